@@ -160,15 +160,11 @@ describe('a client with a token', () => {
       const theirs = await service.stageRecords('theirs', samples.records(4));
       const block = await service.stageBlock('theirs', [encodeBlock(samples.block())]);
       const list = await service.stageList('theirs', samples.bytes(100));
-      const id = samples.id();
-      const sum = (part: string) => ({ sums: [{ base: id, part, result: samples.id(), maxAdditions: 2 }] });
       const hash = 'A'.repeat(43);
       const changes = [
         { records: [theirs] },
         { blocks: [block] },
         { lists: [list] },
-        sum(block),
-        sum('block/'),
         { blocks: ['block/'] },
         { lists: ['list/'] },
         { blocks: [`block/0:${hash},1:${hash}`] },

@@ -140,7 +140,7 @@ export class Collections {
     const shards = Array.from({ length: this.#shards }, (_, shard) =>
       shard === HOME ? homeState(FIRST_VERSION) : shardState(FIRST_VERSION, MADE),
     );
-    const home = encodeHome({ version: FIRST_VERSION, manifest, shards, moved: new Map() });
+    const home = encodeHome({ version: FIRST_VERSION, manifest, shards });
     await this.register(name, await this.makeShards({ ...created, manifest: home }, replicas));
   }
 

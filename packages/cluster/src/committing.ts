@@ -15,7 +15,7 @@ import {
   withOtherSections,
 } from '@hers/service';
 import { stateOf } from '@hers/store/stages';
-import { checkBytes, hex, isCode } from './arguments.ts';
+import { checkBytes, isCode } from './arguments.ts';
 import { type Collections, type Current, PLACEMENT_TRIES } from './collections.ts';
 import { majorityOf, type PlacedCollection } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
@@ -25,7 +25,6 @@ import {
   addressOf,
   encodeHome,
   HOME,
-  type Home,
   homeState,
   isCurrent,
   shardManifest,
@@ -45,7 +44,6 @@ interface ShardPart {
   readonly records: StageId[];
   readonly removed: Uint8Array[];
   readonly blocks: StageId[];
-  readonly sums: { base: Uint8Array; part: StageId; result: Uint8Array; maxAdditions: number }[];
   readonly dropped: Uint8Array[];
   readonly lists: StageId[];
   readonly droppedLists: Uint8Array[];
@@ -107,14 +105,13 @@ export class Committing {
         `${name} has version ${home.version}, and this change is based on ${change.expected}; read it again`,
       );
     if (!manifest) throw notHeld('a manifest with other sections of other partitions');
-    if (partitions && (change.sums ?? []).length > 0) throw notHeld('a sum');
-    const { parts, moved } = await this.#split(placed, home, change, partitions);
+    const parts = this.#split(placed, change, partitions);
     const version = home.version + 1;
     const made = version + placed.base;
     const mark = randomBytes(8).toString('hex');
     const stateAfter = (shard: number) => (shard === HOME ? homeState(made) : shardState(made, mark));
     const shards = home.shards.map((before, shard) => (parts.has(shard) ? stateAfter(shard) : before));
-    const homeManifest = encodeHome({ version, manifest, shards, moved });
+    const homeManifest = encodeHome({ version, manifest, shards });
     const prepared = await Promise.all(
       [...parts].map(async ([shard, part]) => {
         const shardChange = {
@@ -163,27 +160,19 @@ export class Committing {
     );
   }
 
-  async #split(
-    placed: PlacedCollection,
-    home: Home,
-    change: Change,
-    partitions: Partitions | undefined,
-  ): Promise<{ parts: Map<number, ShardPart>; moved: Map<string, number> }> {
+  #split(placed: PlacedCollection, change: Change, partitions: Partitions | undefined): Map<number, ShardPart> {
     const count = placed.shards.length;
     const parts = new Map<number, ShardPart>();
     const partOf = (shard: number): ShardPart => {
       let part = parts.get(shard);
       if (!part) {
-        part = { records: [], removed: [], blocks: [], sums: [], dropped: [], lists: [], droppedLists: [] };
+        part = { records: [], removed: [], blocks: [], dropped: [], lists: [], droppedLists: [] };
         parts.set(shard, part);
       }
       return part;
     };
     partOf(HOME);
-    const moved = new Map(home.moved);
-    const shardOfBlock = (id: Uint8Array) => home.moved.get(hex(id)) ?? shardOf(id, count);
     const names = [...(change.records ?? []), ...(change.blocks ?? []), ...(change.lists ?? [])];
-    names.push(...(change.sums ?? []).map(({ part }) => part));
     if (new Set(names).size !== names.length)
       throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
     const read = (kind: StageKind, stage: StageId) => this.#staging.read(placed, kind, stage, partitions);
@@ -201,22 +190,10 @@ export class Committing {
     }
     for (const id of change.dropped ?? []) {
       checkBytes(id, 'a block id', 16);
-      partOf(shardOfBlock(id)).dropped.push(id);
-      moved.delete(hex(id));
-    }
-    for (const { base, part, result, maxAdditions } of change.sums ?? []) {
-      checkBytes(base, 'a block id', 16);
-      checkBytes(result, 'a block id', 16);
-      const shard = shardOfBlock(base);
-      const [staged] = read('block', part);
-      const stage = staged.shard === shard ? staged.stage : await this.#staging.copyStaged(placed, staged, shard);
-      partOf(shard).sums.push({ base, part: stage, result, maxAdditions });
-      moved.delete(hex(base));
-      if (moved.has(hex(result))) throw new HersError('ALREADY_EXISTS', `there is a block ${hex(result)} already`);
-      if (shardOf(result, count) !== shard) moved.set(hex(result), shard);
+      partOf(shardOf(id, count)).dropped.push(id);
     }
     for (const name of change.blocks ?? [])
       for (const { shard, stage } of read('block', name)) partOf(shard).blocks.push(stage);
-    return { parts, moved };
+    return parts;
   }
 }

@@ -27,7 +27,7 @@ import {
 } from '@hers/service';
 import type { InboxLimits } from '@hers/store/inbox';
 import { stateOf } from '@hers/store/stages';
-import { checkBytes, checkIds, hex, isCode } from './arguments.ts';
+import { checkBytes, checkIds, isCode } from './arguments.ts';
 import { Collections, type Current } from './collections.ts';
 import { Committing } from './committing.ts';
 import { Inboxes } from './inboxes.ts';
@@ -219,13 +219,12 @@ export class Coordinator implements Service {
   }
 
   #searched(current: Current, request: SearchRequest): SearchedShard[] {
-    const { placed, home } = current;
-    const { uid, shards } = placed;
+    const { uid, shards } = current.placed;
     const { evaluation = [], devices = [] } = request.queries.some(isOpenQuery) ? request : {};
     const blocks = new Map<number, Uint8Array[]>();
     for (const id of request.blocks ?? []) {
       checkBytes(id, 'a block id');
-      const shard = home.moved.get(hex(id)) ?? shardOf(id, shards.length);
+      const shard = shardOf(id, shards.length);
       const ids = blocks.get(shard) ?? [];
       blocks.set(shard, ids);
       ids.push(id);

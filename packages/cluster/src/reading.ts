@@ -176,9 +176,9 @@ export class Reading {
     };
     try {
       const current = await this.#collections.current(name, signal);
-      const { placed, home } = current;
+      const { placed } = current;
       if (options?.partitions && !isOf(options.partitions, blockId)) throw noBlock(blockId);
-      const shard = home.moved.get(hex(blockId)) ?? shardOf(blockId, placed.shards.length);
+      const shard = shardOf(blockId, placed.shards.length);
       // As a whole: pieces of one replica do not continue those of another.
       const pieces = await this.from(current, shard, async (service) => {
         const all: Uint8Array[] = [];

@@ -112,7 +112,7 @@ export class Filling {
     const base = Math.max(0, Math.max(...this.#versions) + 1 - version);
     const made = version + base;
     const states = this.#versions.map((each, shard) => (shard === HOME ? homeState(made) : shardState(each, MADE)));
-    const home = encodeHome({ version, manifest, shards: states, moved: new Map() });
+    const home = encodeHome({ version, manifest, shards: states });
     const expected = this.#versions[HOME];
     const { state: basis } = shardState(expected, MADE);
     await writeTo(this.#node, shards[HOME], async (service) => {

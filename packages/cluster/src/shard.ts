@@ -38,8 +38,6 @@ export interface ShardService extends Service {
   apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
   /** The version of a shard, and which change made it. */
   getState(name: string, options?: CallOptions): Promise<ShardState>;
-  /** The pieces of a staged block. */
-  getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
   /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
   searchShards(
     shards: readonly ShardSearch[],
@@ -99,23 +97,21 @@ export interface Home {
    * name its own state.
    */
   readonly shards: readonly ShardState[];
-  /** Blocks that are not in the shard of their id: sums, which stay with their base. */
-  readonly moved: ReadonlyMap<string, number>;
 }
 
 const FORMAT = 2;
 const ENTRY_FORMAT = 3;
 
-export function encodeHome({ version, manifest, shards, moved }: Home): Uint8Array {
-  return encodeMessage({ format: FORMAT, version, shards, moved: Object.fromEntries(moved) }, [manifest]);
+export function encodeHome({ version, manifest, shards }: Home): Uint8Array {
+  return encodeMessage({ format: FORMAT, version, shards }, [manifest]);
 }
 
 export function decodeHome(bytes: Uint8Array): Home {
   const { head, parts } = decodeMessage(bytes, 1);
-  const { format, version, shards, moved } = head as Omit<Home, 'moved'> & { format: number; moved: object };
+  const { format, version, shards } = head as Home & { format: number };
   if (format !== FORMAT)
     throw new HersError('UNSUPPORTED_VERSION', `a home shard of format ${format}; update this node`);
-  return { version, manifest: parts[0], shards, moved: new Map(Object.entries(moved)) };
+  return { version, manifest: parts[0], shards };
 }
 
 /** The manifest of a shard that is not home: it differs from all others, as its mark does. */

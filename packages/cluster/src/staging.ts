@@ -17,7 +17,6 @@ import { checkBytes, isCode } from './arguments.ts';
 import type { Collections } from './collections.ts';
 import type { PlacedCollection } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
-import { firstOf } from './quorum.ts';
 import { type ShardService, shardName, shardOf } from './shard.ts';
 import { nameStage, readStage, type ShardStage, type StageKind } from './stage-names.ts';
 
@@ -145,15 +144,6 @@ export class Staging {
     } finally {
       done();
     }
-  }
-
-  /** A part of a sum was staged in the shard of its own id, and is needed in that of the base. */
-  async copyStaged(placed: PlacedCollection, { shard, stage }: ShardStage, to: number): Promise<StageId> {
-    const from = shardName(placed.uid, shard);
-    const encoded = await firstOf(this.#node.peers.nearest(placed.shards[shard]), async (node) =>
-      Buffer.concat(await Array.fromAsync(this.#node.peers.of(node).getStaged(from, stage))),
-    );
-    return (await this.#put(placed, to, (service, name) => service.stageBlock(name, [encoded]))).stage;
   }
 
   /** Which shards have what was staged by this name. */

@@ -29,7 +29,6 @@ import type { Certified } from './certified.ts';
 import type { ShardSearch, ShardService } from './shard.ts';
 
 const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
-const BLOCK = { bytes: 2 ** 28, streamed: true } as const;
 const RESPONSE_BYTES = 2 ** 20;
 /**
  * A node that is silent for so long counts as gone. Nothing is retried here for longer: the
@@ -89,13 +88,6 @@ export class HttpShards extends HttpService implements ShardService {
     const { version, state } = fieldsOf(await this.connection.json(call, options));
     if (typeof version !== 'number' || typeof state !== 'string') throw this.connection.nonsense();
     return { version, state };
-  }
-
-  async *getStaged(name: string, stage: StageId, options?: CallOptions): AsyncGenerator<Uint8Array> {
-    const path = `${collectionPath(name)}/staged/${encodeURIComponent(stage)}`;
-    const call = { method: 'GET', path, expected: BLOCK } as const;
-    const ask = (delivered: number) => (delivered === 0 ? call : undefined);
-    yield* this.connection.stream('getStaged', ask, (pieces) => pieces, options);
   }
 
   searchShards(

@@ -111,7 +111,7 @@ export class LocalCluster {
       const said = { ...this.lies.get(to) } as Record<string | symbol, (...args: unknown[]) => unknown>;
       return (said[method] ?? (node.shards as unknown as typeof said)[method])(...args);
     };
-    const streams = ['getRecords', 'getLists', 'getBlock', 'getStaged', 'search', 'searchShards', 'snapshot'];
+    const streams = ['getRecords', 'getLists', 'getBlock', 'search', 'searchShards', 'snapshot'];
     const { slow, breaking, searches } = this;
     return new Proxy({} as ShardService, {
       get: (_, method) => {

@@ -3,6 +3,7 @@
 
 import {
   BLOCK_ID_BYTES,
+  COMMIT_PARTS,
   type CollectionInfo,
   type CommitHead,
   type CreateHead,
@@ -277,13 +278,12 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       takes: {
         kind: 'message',
         head: schemas.commitHead,
-        parts:
-          'the manifest; handles to remove (16 bytes each); base and result of every sum (16 bytes each); blocks to drop (16); lists to drop (32)',
+        parts: 'the manifest; handles to remove (16 bytes each); blocks to drop (16); lists to drop (32)',
       },
       gives: { kind: 'json', status: 200, body: schemas.versionBody },
       handle: async (call) => {
-        const message = await call.message<CommitHead>(schemas.commitHead, 5);
-        const change = decodeCommit(message, (...ids) => call.ids(...ids));
+        const message = await call.message<CommitHead>(schemas.commitHead, COMMIT_PARTS);
+        const change = decodeCommit(message);
         return { version: await service.commit(call.name, change, call.options) };
       },
     },

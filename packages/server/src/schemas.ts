@@ -49,16 +49,10 @@ export const commitHead = object(
     records: stages,
     blocks: stages,
     lists: stages,
-    sums: {
-      type: 'array',
-      maxItems: 65536,
-      items: object({ part: stage, maxAdditions: { type: 'integer', minimum: 1, maximum: 2 ** 31 - 1 } }),
-    },
   },
   'records',
   'blocks',
   'lists',
-  'sums',
 );
 const { properties: commitFields } = commitHead;
 export const prepareHead = object(
@@ -71,14 +65,12 @@ export const prepareHead = object(
   'records',
   'blocks',
   'lists',
-  'sums',
   'partitions',
 );
 export const applyHead = object({ change: stage, version: count, state: hexDigits(16) });
 export const stateBody = object({ version: count, state: hexDigits(16) });
 export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
 export const replicasHead = object({ replicas: count });
-export const stageParams = object({ name, stage });
 export const searchShardsHead = object(
   {
     shards: {

@@ -268,7 +268,7 @@ describe('a server', () => {
     const created = { name: 'faces', id: '00'.repeat(16) };
     assert.equal(await refusal('/v1/collections', created, 0), `${lacking} 0 parts, and should have 2`);
     assert.equal(await refusal('/v1/collections', created, 1), `${lacking} 1 parts, and should have 2`);
-    assert.equal(await refusal(`${FACES}/commit`, { expected: 1 }, 4), `${lacking} 4 parts, and should have 5`);
+    assert.equal(await refusal(`${FACES}/commit`, { expected: 1 }, 3), `${lacking} 3 parts, and should have 4`);
     const misfit = '400 INVALID_ARGUMENT: the head of this message does not fit:';
     assert.equal(await refusal('/v1/collections', {}, 2), `${misfit} must have required property 'name'`);
     assert.equal(await refusal(`${FACES}/search`, { version: 'x' }, 1), `${misfit} /version must be integer`);

@@ -5,6 +5,7 @@ import {
   BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
+  COMMIT_PARTS,
   type CommitHead,
   decodeCommit,
   groupsOf,
@@ -24,7 +25,6 @@ export interface ShardCalls {
   prepare(name: string, change: PreparedChange, options?: CallOptions): Promise<StageId>;
   apply(name: string, staged: AppliedChange, options?: CallOptions): Promise<number>;
   getState(name: string, options?: CallOptions): Promise<{ readonly version: number; readonly state: string }>;
-  getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array>;
   searchShards(
     shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
@@ -93,9 +93,9 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       takes: { kind: 'message', head: schemas.prepareHead, parts: 'as those of a commit' },
       gives: { kind: 'json', status: 201, body: schemas.stageBody },
       handle: async (call) => {
-        const { head, parts } = await call.message<PrepareHead>(schemas.prepareHead, 5);
+        const { head, parts } = await call.message<PrepareHead>(schemas.prepareHead, COMMIT_PARTS);
         const { partitions, ...rest } = head;
-        const change = decodeCommit({ head: rest, parts }, (...ids) => call.ids(...ids));
+        const change = decodeCommit({ head: rest, parts });
         const held = partitions && new Set(partitions);
         const stage = await shards.prepare(call.name, change as PreparedChange, { ...call.options, partitions: held });
         return { stage };
@@ -122,18 +122,6 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       summary: 'The version of a shard, and which change made it',
       gives: { kind: 'json', status: 200, body: schemas.stateBody },
       handle: (call) => shards.getState(call.name, call.options),
-    },
-    {
-      method: 'GET',
-      url: `${url}/staged/:stage`,
-      operation: 'getStaged',
-      summary: 'A staged block as it came',
-      params: schemas.stageParams,
-      gives: { kind: 'octets', status: 200, description: 'the encoded block' },
-      handle: async (call) => {
-        const { stage } = call.request.params as { stage: string };
-        return call.pieces(shards.getStaged(call.name, stage, call.options));
-      },
     },
     {
       ...all,

@@ -60,6 +60,7 @@ export {
 } from './service.ts';
 export { eitherSignal } from './signals.ts';
 export {
+  COMMIT_PARTS,
   type CollectionBody,
   type CommitHead,
   type CreateHead,

@@ -61,13 +61,6 @@ export interface Change {
   /** Handles of records to delete; unknown ones are ignored. */
   readonly removed?: Ids;
   readonly blocks?: readonly StageId[];
-  /** Homomorphic enrolment: base + staged part becomes a block of this id. The base is dropped. */
-  readonly sums?: readonly {
-    readonly base: Uint8Array;
-    readonly part: StageId;
-    readonly result: Uint8Array;
-    readonly maxAdditions: number;
-  }[];
   readonly dropped?: Ids;
   readonly lists?: readonly StageId[];
   readonly droppedLists?: Ids;
@@ -80,7 +73,6 @@ export const CHANGE_FIELDS: OptionNames<Change> = {
   records: true,
   removed: true,
   blocks: true,
-  sums: true,
   dropped: true,
   lists: true,
   droppedLists: true,

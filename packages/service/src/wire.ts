@@ -77,15 +77,13 @@ export interface ManifestHead {
 }
 
 /**
- * Followed by the manifest, removed handles, base and result of every sum, dropped blocks, dropped
- * lists.
+ * Followed by the manifest, removed handles, dropped blocks, dropped lists.
  */
 export interface CommitHead {
   readonly expected: number;
   readonly records?: readonly string[];
   readonly blocks?: readonly string[];
   readonly lists?: readonly string[];
-  readonly sums?: readonly { readonly part: string; readonly maxAdditions: number }[];
 }
 
 /**
@@ -231,55 +229,28 @@ export function unpackIds(bytes: Uint8Array, length: number, what: string): Uint
 
 // — commits —
 
-/** Unpacks ids where memory for them is counted. */
-type Unpack = typeof unpackIds;
-
 export function encodeCommit(change: Change): Uint8Array {
-  const {
-    expected,
-    manifest,
-    records,
-    removed = [],
-    blocks,
-    sums = [],
-    dropped = [],
-    lists,
-    droppedLists = [],
-  } = change;
-  const head = {
-    expected,
-    records,
-    blocks,
-    lists,
-    sums: sums.map(({ part, maxAdditions }) => ({ part, maxAdditions })),
-  };
-  return encodeMessage(head, [
+  const { expected, manifest, records, removed = [], blocks, dropped = [], lists, droppedLists = [] } = change;
+  return encodeMessage({ expected, records, blocks, lists }, [
     manifest,
     packIds(removed, HANDLE_BYTES, 'a handle'),
-    packIds(
-      sums.flatMap(({ base, result }) => [base, result]),
-      BLOCK_ID_BYTES,
-      'a block id',
-    ),
     packIds(dropped, BLOCK_ID_BYTES, 'a block id'),
     packIds(droppedLists, LIST_ID_BYTES, 'a list id'),
   ]);
 }
 
+/** How many parts follow the head of a commit. */
+export const COMMIT_PARTS = 4;
+
 /** Decodes a commit from a message whose head was checked. MALFORMED when it lacks a part. */
-export function decodeCommit({ head, parts }: Message<CommitHead>, unpack: Unpack = unpackIds): Change {
-  const [manifest, removed, ends, dropped, droppedLists] = parts;
-  if (!manifest || !removed || !ends || !dropped || !droppedLists)
-    throw new HersError('MALFORMED', `this message has ${parts.length} parts, and should have 5`);
-  const { sums = [], ...rest } = head;
-  if (ends.length !== 2 * BLOCK_ID_BYTES * sums.length)
-    throw new HersError('MALFORMED', 'every sum has a base and a result, and this message names more or fewer');
-  const ids = unpack(ends, BLOCK_ID_BYTES, 'a block id');
+export function decodeCommit({ head, parts }: Message<CommitHead>): Change {
+  const [manifest, removed, dropped, droppedLists] = parts;
+  if (!manifest || !removed || !dropped || !droppedLists)
+    throw new HersError('MALFORMED', `this message has ${parts.length} parts, and should have ${COMMIT_PARTS}`);
   return {
-    ...rest,
+    ...head,
     manifest,
     removed: fewIds(removed, HANDLE_BYTES, 'a handle'),
-    sums: sums.map((sum, i) => ({ ...sum, base: ids[2 * i]!, result: ids[2 * i + 1]! })),
     dropped: fewIds(dropped, BLOCK_ID_BYTES, 'a block id'),
     droppedLists: fewIds(droppedLists, LIST_ID_BYTES, 'a list id'),
   };

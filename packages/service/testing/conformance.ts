@@ -5,16 +5,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
-import {
-  addBlocks,
-  type Block,
-  type ErrorCode,
-  encodeBlock,
-  encodeQuery,
-  HersError,
-  peekQuery,
-  type Query,
-} from '@hers/scheme';
+import { type Block, type ErrorCode, encodeBlock, encodeQuery, HersError, peekQuery, type Query } from '@hers/scheme';
 import { peekAnyResponse } from '@hers/scheme/open';
 import type { EnvelopeHead } from '../src/envelope.ts';
 import { freeBytes } from '../src/frames.ts';
@@ -493,45 +484,6 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       for (const { handle, sealed } of all) model.records.set(hex(handle), { handle, sealed });
       ({ version: model.version, manifest: model.manifest } = await service.getManifest('faces'));
       await model.check();
-    });
-
-    test('homomorphic enrolment adds blocks exactly as the scheme does', async (service) => {
-      const model = await Model.create(service);
-      const { samples } = model;
-      const shape = { set: 'insecure_n_64_logq_30_30', width: 4, keyId: new Uint8Array(16).fill(2) };
-      let base = samples.block({ ...shape, first: 0, count: 5 });
-      await model.addBlocks(base);
-      for (let first = 5; first < 9; first++) {
-        const part = samples.block({ ...shape, first, count: 1 });
-        const stage = await service.stageBlock('faces', [encodeBlock(part)]);
-        const result = samples.id();
-        await model.commit({ sums: [{ base: base.blockId, part: stage, result, maxAdditions: 5 }] });
-        model.blocks.delete(hex(base.blockId));
-        base = { ...addBlocks(base, part, 5), blockId: result };
-        model.blocks.set(hex(result), base);
-        await model.check();
-      }
-      const part = samples.block({ ...shape, first: 9, count: 1 });
-      const stage = await service.stageBlock('faces', [encodeBlock(part)]);
-      const sum = { base: base.blockId, part: stage, result: samples.id(), maxAdditions: 5 };
-      await assert.rejects(service.commit('faces', model.change({ sums: [sum] })), fails('BLOCK_MISMATCH'));
-      const apart = await service.stageBlock('faces', [encodeBlock(samples.block({ ...shape, first: 20, count: 1 }))]);
-      await assert.rejects(
-        service.commit('faces', model.change({ sums: [{ ...sum, part: apart, maxAdditions: 64 }] })),
-        fails('BLOCK_MISMATCH'),
-      );
-      const alien = samples.block({ ...shape, keyId: samples.id(), first: 9, count: 1 });
-      const other = await service.stageBlock('faces', [encodeBlock(alien)]);
-      await assert.rejects(
-        service.commit('faces', model.change({ sums: [{ ...sum, part: other, maxAdditions: 64 }] })),
-        fails('KEY_MISMATCH'),
-      );
-      await assert.rejects(
-        service.commit('faces', model.change({ sums: [{ ...sum, base: samples.id(), maxAdditions: 64 }] })),
-        fails('NOT_FOUND'),
-      );
-      await model.check();
-      await model.commit({ sums: [{ ...sum, maxAdditions: 64 }] });
     });
 
     test('a search answers for every block of each query, exactly as the scheme does', async (service, {
@@ -1030,18 +982,6 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
           [{ records: [await service.stageRecords('faces', [ours.made()])] }],
           [{ lists: [await service.stageList('faces', concat(theirs.handle, text('x')))] }],
           [{ blocks: [await service.stageBlock('faces', [encodeBlock(theirs.blockOf())])] }],
-          [
-            {
-              sums: [
-                {
-                  base: ours.block.blockId,
-                  part: await held.stageBlock('faces', [encodeBlock(ours.blockOf())]),
-                  result: theirs.blockOf().blockId,
-                  maxAdditions: 4,
-                },
-              ],
-            },
-          ],
           [{}, [ours.sectionOf('new')]],
           [{}, [ours.sectionOf('new'), theirs.sectionOf('other')]],
           [{}, [ours.sectionOf('new'), theirs.named(), { ...theirs.named(), handle: samples.bytes(8) }]],

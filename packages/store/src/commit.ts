@@ -1,7 +1,6 @@
 // One change of a collection: staged data becomes part of it, together with a new manifest, in one
 // transaction of the catalogue.
 
-import { addBlocks, encodeBlock } from '@hers/scheme';
 import {
   BLOCK_ID_BYTES,
   type CallOptions,
@@ -19,8 +18,7 @@ import {
   type StageId,
   withOtherSections,
 } from '@hers/service';
-import { READING_COST, readKeptBlock, readStoredBlock } from './blocks/rebuild.ts';
-import { newBlockRow, type StoredBlock } from './blocks/stored-block.ts';
+import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { BlockSeed } from './catalogue/journal.ts';
 import type { BlockRow } from './catalogue/tables.ts';
@@ -103,11 +101,8 @@ export function prepareChange(
     if (change.expected > current && stagesOf(change).every((each) => collection.stages.has(each))) await keep();
     checkExpected(collection, change.expected, current);
     checkBasis(collection, basis);
-    const draft = draftOf(collection, change);
+    draftOf(collection, change); // throws if it cannot be applied
     if (partitions) await checkHeld(collection, change, partitions, hold);
-    // Whether the sums can be made is known when they have been.
-    for (const { file } of await addUp(collection, change, draft, hold))
-      await collection.folder.disk.remove(file).catch(() => {});
     return keep();
   });
 }
@@ -161,34 +156,28 @@ async function adopt(
   const { manifest, version } = change;
   using holding = new Holding(hold);
   holding.become(REMOVED_COST * draft.removed.length + MANIFEST_COST * manifest.length);
-  const summed = await addUp(collection, change, draft, hold);
   // Another change that is based on the same version or an earlier one can never be applied.
   const done = folder.holdsShards ? [...draft.stages, ...stages.changesUntil(change.expected)] : draft.stages;
-  try {
-    await collection.syncNames();
-    fault('commit.folders');
-    collection.checkUsable();
-    const { number, name, id, descriptor } = collection;
-    const fresh = folder.catalogue.transaction(
-      () => {
-        const written = write(collection, draft);
-        tables.setCurrent(version, manifest);
-        if (folder.holdsShards) for (const stage of done) tables.dropStage(stage);
-        fault('commit.within');
-        return written;
-      },
-      () => [
-        { number, seeds: seedsOf(draft.added) },
-        { collection: { number, name, id, descriptor, version, manifest } },
-      ],
-      { mayUseReserve: draft.loses && draft.stages.length === 0 },
-    );
-    fault('commit.committed');
-    for (const { batch, entries } of fresh) collection.records.take(batch, entries);
-  } catch (error) {
-    for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
-    throw error;
-  }
+  await collection.syncNames();
+  fault('commit.folders');
+  collection.checkUsable();
+  const { number, name, id, descriptor } = collection;
+  const fresh = folder.catalogue.transaction(
+    () => {
+      const written = write(collection, draft);
+      tables.setCurrent(version, manifest);
+      if (folder.holdsShards) for (const stage of done) tables.dropStage(stage);
+      fault('commit.within');
+      return written;
+    },
+    () => [
+      { number, seeds: seedsOf(draft.added) },
+      { collection: { number, name, id, descriptor, version, manifest } },
+    ],
+    { mayUseReserve: draft.loses && draft.stages.length === 0 },
+  );
+  fault('commit.committed');
+  for (const { batch, entries } of fresh) collection.records.take(batch, entries);
   takeOver(collection, draft);
   if (folder.holdsShards)
     collection.past.add({
@@ -197,10 +186,9 @@ async function adopt(
       added: new Set(draft.added.map((row) => hex(row.id))),
       dropped: [...draft.dropped],
     });
-  const parts = change.sums?.map((sum) => stages.get(sum.part, 'block').row.file) ?? [];
   for (const stage of done) stages.drop(stage);
   // Files that are no longer needed are removed now, or when the folder is opened again.
-  await Promise.allSettled([collection.retireEmpty(), ...parts.map((part) => folder.disk.remove(part))]);
+  await collection.retireEmpty().catch(() => {});
   fault('commit.removed');
   return version;
 }
@@ -214,12 +202,6 @@ function checkChange(change: Change): void {
   for (const handle of change.removed ?? []) checkBytes(handle, 'a handle', HANDLE_BYTES);
   for (const id of change.dropped ?? []) checkBytes(id, 'a block id', BLOCK_ID_BYTES);
   for (const id of change.droppedLists ?? []) checkBytes(id, 'a list id', LIST_ID_BYTES);
-  for (const { base, result, maxAdditions } of change.sums ?? []) {
-    checkBytes(base, 'a block id', BLOCK_ID_BYTES);
-    checkBytes(result, 'a block id', BLOCK_ID_BYTES);
-    if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1))
-      throw new HersError('INVALID_ARGUMENT', 'a sum needs the number of additions that its plan allows');
-  }
   const used = stagesOf(change);
   if (new Set(used).size !== used.length)
     throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
@@ -254,7 +236,6 @@ async function checkHeld(
   hold: CallOptions['hold'],
 ): Promise<void> {
   const { stages, records, ending } = collection;
-  if ((change.sums ?? []).length > 0) throw notHeld('a sum');
   for (const id of change.dropped ?? []) if (!isOf(partitions, id)) throw noBlock(id);
   const lists = [...(change.droppedLists ?? [])];
   let at = 0;
@@ -276,23 +257,20 @@ async function checkHeld(
     if (!isOf(partitions, sealed)) throw notHeld('a record that is in another partition');
 }
 
-const noBlock = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop or to add to`);
+const noBlock = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no block ${hex(id)} to drop`);
 const noList = (id: Uint8Array) => new HersError('NOT_FOUND', `there is no list ${hex(id)} to drop`);
 
 function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft {
   const droppedLists = change.droppedLists ?? [];
   for (const id of droppedLists) if (!tables.listPlace(id)) throw noList(id);
   const dropped = new Set<StoredBlock>();
-  const drop = (id: Uint8Array) => {
+  for (const id of change.dropped ?? []) {
     const block = blocks.get(hex(id));
     if (!block) throw noBlock(id);
     dropped.add(block);
-  };
-  for (const id of change.dropped ?? []) drop(id);
-  for (const { base } of change.sums ?? []) drop(base);
+  }
   const added = (change.blocks ?? []).map((stage) => stages.get(stage, 'block').row);
-  for (const { part } of change.sums ?? []) stages.get(part, 'block');
-  const ids = [...added.map(({ id }) => id), ...(change.sums ?? []).map(({ result }) => result)].map(hex);
+  const ids = added.map(({ id }) => hex(id));
   const known = new Set<string>();
   const twice = ids.find((id) => known.has(id) || (blocks.has(id) && !dropped.has(blocks.get(id)!)) || !known.add(id));
   if (twice !== undefined) throw new HersError('ALREADY_EXISTS', `there is a block ${twice} already`);
@@ -312,38 +290,6 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
 /** For blocks whose masks are derived from seeds. */
 export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
   return rows.flatMap(({ id, seed }) => (seed === null ? [] : [{ id, seed }]));
-}
-
-/** Homomorphic enrolment: the sums are written as new blocks, before anything refers to them. */
-async function addUp(
-  collection: Collection,
-  change: Change,
-  draft: Draft,
-  hold?: (bytes: number) => void,
-): Promise<BlockRow[]> {
-  const { folder, stages, blocks } = collection;
-  using holding = new Holding(hold);
-  const summed: BlockRow[] = [];
-  try {
-    for (const { base, part, result, maxAdditions } of change.sums ?? []) {
-      const stored = blocks.get(hex(base))!;
-      // Both blocks, and their sum.
-      holding.become(3 * READING_COST * stored.bytes);
-      const left = await readStoredBlock(folder.disk, stored);
-      const { file: path, seed, hash } = stages.get(part, 'block').row;
-      const right = await readKeptBlock(folder.disk, { path, inSegment: false, position: 0, name: part, seed, hash });
-      const sum = { ...addBlocks(left.block, right.block, maxAdditions), blockId: new Uint8Array(result) };
-      const encoded = encodeBlock(sum);
-      const file = await collection.writeBlock(encoded);
-      summed.push(newBlockRow(sum, { hash: sha256(encoded), bytes: encoded.length }, file));
-      fault('commit.summed');
-    }
-  } catch (error) {
-    for (const { file } of summed) await folder.disk.remove(file).catch(() => {});
-    throw error;
-  }
-  draft.added.push(...summed);
-  return summed;
 }
 
 /** Within the transaction. Drops come first, so that a change can replace an entry it drops. */

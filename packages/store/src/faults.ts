@@ -18,7 +18,6 @@ export const FAULT_POINTS = [
   'block.synced',
   'stage.kept',
   // A commit.
-  'commit.summed',
   'commit.folders',
   'commit.within',
   'commit.committed',

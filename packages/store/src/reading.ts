@@ -9,9 +9,8 @@ import {
   isShared,
   LIST_ID_BYTES,
   type SealedRecord,
-  type StageId,
 } from '@hers/service';
-import { READING_COST, readKeptBlock, readStoredBlock } from './blocks/rebuild.ts';
+import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { decodePlace, type Place } from './files/place.ts';
@@ -85,20 +84,6 @@ export async function* readLists(
     if (!sameBytes(sha256(content), id)) throw misplaced(vault, place, `list ${hex(id)}`);
     yield ownBytes(content);
   }
-}
-
-/** A staged block, as it came. */
-export async function* readStagedBlock(
-  { stages, folder }: Collection,
-  stage: StageId,
-  { hold }: CallOptions = {},
-): AsyncGenerator<Uint8Array> {
-  const { file: path, seed, hash, bytes } = stages.get(stage, 'block').row;
-  using holding = new Holding(hold);
-  holding.become(READING_COST * bytes);
-  const kept = { path, inSegment: false, position: 0, name: stage, seed, hash };
-  const { encoded } = await readKeptBlock(folder.disk, kept);
-  for (let at = 0; at < encoded.length; at += PIECE_BYTES) yield encoded.subarray(at, at + PIECE_BYTES);
 }
 
 export async function* readBlock(

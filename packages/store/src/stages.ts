@@ -10,6 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import {
   type Change,
+  COMMIT_PARTS,
   type CommitHead,
   decodeCommit,
   decodeMessage,
@@ -86,17 +87,17 @@ export function stateOf(manifest: Uint8Array): string {
 }
 
 export function encodeShardChange({ version, basis, ...change }: ShardChange): Uint8Array {
-  const { head, parts } = decodeMessage(encodeCommit(change), 5) as Message<CommitHead>;
+  const { head, parts } = decodeMessage(encodeCommit(change), COMMIT_PARTS) as Message<CommitHead>;
   return encodeMessage({ ...head, version, basis }, parts);
 }
 
 export function decodeShardChange(encoded: Uint8Array): ShardChange {
-  const { head, parts } = decodeMessage(encoded, 5) as Message<CommitHead & Omit<ShardChange, keyof Change>>;
+  const { head, parts } = decodeMessage(encoded, COMMIT_PARTS) as Message<CommitHead & Omit<ShardChange, keyof Change>>;
   return decodeCommit({ head, parts }) as ShardChange;
 }
 
-export function stagesOf({ records = [], blocks = [], sums = [], lists = [] }: Change): StageId[] {
-  return [...records, ...blocks, ...sums.map(({ part }) => part), ...lists];
+export function stagesOf({ records = [], blocks = [], lists = [] }: Change): StageId[] {
+  return [...records, ...blocks, ...lists];
 }
 
 export class Stages {

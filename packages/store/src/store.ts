@@ -56,7 +56,7 @@ import { dropFrom, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
 import { checkInboxLimits, type InboxLimits } from './inbox-rules.ts';
 import { type OpenCollection, OpenCollections } from './open-collections.ts';
 import { purgeCollection, reclaimPacks } from './purge.ts';
-import { readBlock, readLists, readRecords, readStagedBlock } from './reading.ts';
+import { readBlock, readLists, readRecords } from './reading.ts';
 import { fillFromSnapshot } from './restore.ts';
 import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
 import { searchCollection, searchCollections } from './search.ts';
@@ -471,15 +471,6 @@ export class FolderStore implements Service {
   async getState(name: string): Promise<ShardState> {
     const { collection } = this.#collections.get(name);
     return { version: collection.version, state: collection.state() };
-  }
-
-  /**
-   * The pieces of a staged block.
-   *
-   * @internal
-   */
-  getStaged(name: string, stage: StageId, options?: CallOptions): AsyncIterable<Uint8Array> {
-    return this.#collections.stream(name, options, (collection) => readStagedBlock(collection, stage, options));
   }
 
   /**
