@@ -39,13 +39,11 @@ struct Set {
 
 /** packages/scheme/src/parameters.ts */
 const std::vector<Set> kSets = {
-    {"n_2048_logq_30", 2048, {1073692673}, 3, false},
-    {"n_4096_logq_30_30", 4096, {1073692673, 1073668097}, 3, false},
     {"n_2048_logq_30_wide_5", 2048, {1073692673}, 4, false},
     {"n_4096_logq_30_30_wide_4", 4096, {1073643521, 1073479681}, 3, false},
     {"n_2048_logq_24_wide_5", 2048, {16760833}, 6, true},
-    {"insecure_n_64_logq_30", 64, {1073741441}, 3, false},
-    {"insecure_n_64_logq_30_30", 64, {1073741441, 1073739649}, 3, false},
+    {"insecure_n_64_logq_30_wide_5", 64, {1073741441}, 4, false},
+    {"insecure_n_64_logq_30_30_wide_4", 64, {1073741441, 1073739649}, 3, false},
     {"insecure_n_64_logq_24_wide_5", 64, {16776961}, 6, true},
 };
 

@@ -14,7 +14,6 @@ import {
   type ManifestBlock,
   type RankOptions,
 } from '@hers/client/ranking';
-import { isExact } from '@hers/scheme';
 import type { CollectionKey, DeviceQuery, DeviceRing, DeviceRows, QuerySecret } from '@hers/scheme/secret';
 import { deviceQuery, deviceRing, deviceRows, deviceWeights, fillDeviceRow } from '@hers/scheme/secret';
 import { HersError, type KeptResponses } from '@hers/service';
@@ -289,7 +288,7 @@ export class CudaRanking implements DeviceRanking {
         this.#decryptor.ref,
         {
           ...{ n, canaries, width, known, ids, weights },
-          ...{ group: checksumGroup, dimension: isExact(profile) ? dimension : 0 },
+          ...{ group: checksumGroup, dimension: profile === 'exact' ? dimension : 0 },
           ...{ slots: rows.slots, ordered: rows.ordered, summed: rows.summed, sums: rows.sums },
           orders: new Uint8Array(rows.orders.buffer),
           blocks: blocks.length,

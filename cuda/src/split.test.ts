@@ -68,7 +68,7 @@ describe('the CUDA kernel, emulated', { skip: compiler.skip }, () => {
   for (const { name, width, together } of [
     { name: 'insecure_n_64_logq_30_wide_5', width: 200, together: 3 },
     { name: 'insecure_n_64_logq_30_wide_5', width: 20, together: 9 },
-    { name: 'insecure_n_64_logq_30_30', width: 12, together: 8 },
+    { name: 'insecure_n_64_logq_30_30_wide_4', width: 12, together: 8 },
     { name: 'insecure_n_64_logq_24_wide_5', width: 67, together: 3 },
     { name: 'insecure_n_64_logq_24_wide_5', width: 20, together: 8 },
   ]) {

@@ -245,16 +245,9 @@ async function checkCollection(database: Database | undefined, info: CollectionI
   const check = `collection ${info.name}`;
   if (!database) return [ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`)];
   try {
-    const { records, blocks, plan, editions } = await database.describe(info.name);
-    const newer = blocks > 0 && !editions.some(({ edition }) => edition === 1) ? ' of edition 2' : '';
-    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}${newer}, ${size(info.bytes)}, version ${info.version}`;
+    const { records, blocks, plan } = await database.describe(info.name);
+    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
     const hasPending = records > blocks * plan.capacity;
-    const old = editions.find(({ edition }) => edition === 1)?.blocks ?? 0;
-    const aged = note(
-      check,
-      `${counted(old, 'block')} of ${blocks} of edition 1, which have no canaries and a larger error`,
-      `hers optimize --collection ${info.name} rewrites them`,
-    );
     return [
       hasPending
         ? note(
@@ -263,7 +256,6 @@ async function checkCollection(database: Database | undefined, info: CollectionI
             `hers optimize --collection ${info.name} encrypts them for the scan`,
           )
         : ok(check, found),
-      ...(old > 0 ? [aged] : []),
     ];
   } catch (error) {
     return [problemOf(check, error)];

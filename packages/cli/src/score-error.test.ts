@@ -41,7 +41,8 @@ test('coordinates below a rounding step make a bias, which the sample shows and 
     ),
   );
   const { bias } = scoreError(made, small);
-  // Two coordinates of 0.375 steps on average lose their product, but where both are above half a step.
+  // Two coordinates of 0.375 steps on average lose their product, but where both are above half a
+  // step.
   const expected = 1023 * step ** 2 * ((1 / 6) ** 2 - 0.375 ** 2);
   assert.ok(Math.abs(bias - expected) < 0.1 * Math.abs(expected), `${bias}, not ${expected}`);
 });

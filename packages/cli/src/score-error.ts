@@ -8,7 +8,6 @@ import {
   decodeQuery,
   encodeResponse,
   expandedQuery,
-  isExact,
   noiselessScores,
   type Plan,
   plainScores,
@@ -55,7 +54,8 @@ export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreErro
   let [rounding, total, sum, n] = [0, 0, 0, 0];
   for (const probe of templates.slice(0, PROBES)) {
     const truth = plainScores(unrounded, gallery, probe);
-    const rounded = isExact(plan.profile) ? plainScores(plan, gallery, probe) : noiselessScores(plan, gallery, probe);
+    const rounded =
+      plan.profile === 'exact' ? plainScores(plan, gallery, probe) : noiselessScores(plan, gallery, probe);
     const scores = scoresOf(probe);
     truth.forEach((score, j) => {
       rounding += (rounded[j]! - score) ** 2;

@@ -8,8 +8,10 @@ import { after, describe, it } from 'node:test';
 import { MAX_REMOVED, type Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import { type Call, counts, scoreOf, vectorOf, watched } from '../testing/client.ts';
+import { openManifest, sealManifest } from './formats/manifest.ts';
 import { RecordKeys } from './formats/records.ts';
 import { type Collection, connect, Database, HersError, MasterSeed, type VectorRecord } from './index.ts';
+import { makeSealer } from './keys/sealing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {
@@ -382,11 +384,9 @@ describe('a collection in a folder', () => {
       fields: {},
     };
     assert.deepEqual(rest, { name: 'faces', ...shape, records: 2099, blocks: 1, version: 3 });
-    const editions = [{ edition: 2, blocks: 1 }];
     assert.deepEqual(await again.describe('faces'), {
       ...summary,
       plan: faces.plan,
-      editions,
       // A block holds 2,040 of the 2,100.
       pending: 60,
       unfinishedFields: {},
@@ -478,4 +478,28 @@ describe('two writers', () => {
     assert.deepEqual(await faces.upsert(twice), counts({ unchanged: 110, repeated: 1 }));
     await db.close();
   });
+});
+
+it('a key that has sealed as much as it may is rotated before it seals more', async () => {
+  const store = await openStore(await temporary());
+  const seed = MasterSeed.generate();
+  const faces = await new Database(store, { key: seed }).createCollection('faces', { dimension: DIMENSION });
+  await faces.upsert(records(0, 3));
+  const { id } = await store.getCollection('faces');
+  const sealer = await makeSealer(seed.deriveKey('manifest', id));
+  const { version, manifest: sealed } = await store.getManifest('faces');
+  const manifest = await openManifest(sealer, id, version, sealed, { handleOf: () => assert.fail('no partitions') });
+  const worn = { ...manifest, version: version + 1, seals: 2 ** 31 - 1 };
+  await store.commit('faces', { expected: version, manifest: await sealManifest(sealer, id, worn) });
+  const db = new Database(store, { key: seed });
+  const again = await db.collection('faces');
+  await assert.rejects(again.upsert(records(3, 5)), {
+    code: 'INVALID_ARGUMENT',
+    message: /sealed as much as it safely can; rotate the key/,
+  });
+  assert.equal(await again.count(), 3);
+  await again.rotateKey();
+  await again.upsert(records(3, 5));
+  await assertFinds(again, records(0, 5), vectorOf(2, DIMENSION));
+  await store.close();
 });

@@ -1,6 +1,6 @@
 // The options of databases and collections, and how they describe themselves.
 
-import type { Edition, Integrity, Metric, Plan, Profile } from '@hers/scheme';
+import type { Integrity, Metric, Plan, Profile } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import type { OptionNames } from '@hers/service';
 import type { Fields } from './fields/field.ts';
@@ -126,11 +126,6 @@ export interface CollectionSummary {
 export interface CollectionDescription extends CollectionSummary {
   /** Error, security and bytes of what is indexed. */
   readonly plan: Plan;
-  /**
-   * How many blocks there are of each edition. Those of the first have no canaries and a larger
-   * error, until `optimize` rewrites them.
-   */
-  readonly editions: readonly { readonly edition: Edition; readonly blocks: number }[];
   /**
    * Records that are in no block yet. Every search compares them in the client, in the clear, until
    * `optimize` puts them into blocks.

@@ -1,6 +1,6 @@
 // The collections of a folder or a server, and what this client remembers of them.
 
-import { DEFAULT_EDITION, type Edition, type PlanRequest, plan } from '@hers/scheme';
+import { type PlanRequest, plan } from '@hers/scheme';
 import { MasterSeed } from '@hers/scheme/secret';
 import {
   type CollectionInfo,
@@ -22,7 +22,7 @@ import {
   type RestoreOptions,
 } from './database-options.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { encodeDescriptor, openDescriptor, requestOf } from './formats/descriptor.ts';
+import { encodeDescriptor, openDescriptor } from './formats/descriptor.ts';
 import { emptyManifest, liveCount, type Manifest, manifestHash, sealManifest } from './formats/manifest.ts';
 import { SnapshotHead } from './formats/snapshot-head.ts';
 import { Keyring } from './keys/keyring.ts';
@@ -129,9 +129,8 @@ export class Database {
     if (partitionBy !== undefined && fields[partitionBy] !== 'keyword')
       throw new HersError('INVALID_ARGUMENT', 'partitionBy names one of the fields, of type keyword');
     // What is said by default is not written down: earlier versions do not know it.
-    const rest = { ...asIs, ...(integrity === 'standard' ? {} : { integrity }) };
+    const request = { ...asIs, ...(integrity === 'standard' ? {} : { integrity }) };
     const id = crypto.getRandomValues(new Uint8Array(16));
-    const request = requestOf({ id, request: rest }, DEFAULT_EDITION);
     plan(request); // refuses what cannot be served
     const compression = compressor && (await openCompressor(compressor, request));
     checkSmaller({ ...request, dimension: compression?.compressor.outputDimension ?? request.dimension });
@@ -249,7 +248,7 @@ export class Database {
     const out: CollectionSummary[] = [];
     for (const info of await this.#service.listCollections()) {
       try {
-        const { plan: _, editions: __, unfinishedFields: ___, pending: ____, ...summary } = await this.#describe(info);
+        const { plan: _, unfinishedFields: __, pending: ___, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
         if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
@@ -286,7 +285,6 @@ export class Database {
       const { plan: settings, descriptor } = keyring;
       const { dimension, metric, profile, integrity } = settings;
       const { version, compressors, epoch } = manifest;
-      const editions = Object.groupBy(manifest.blocks, ({ edition }) => edition);
       const compressor = compressors.find((each) => each.epoch === epoch);
       return {
         name,
@@ -302,15 +300,9 @@ export class Database {
         blocks: this.#partitions ? manifest.blocks.length : info.blocks,
         bytes,
         version,
-        editions: Object.entries(editions).map(([edition, { length }]) => ({
-          edition: Number(edition) as Edition,
-          blocks: length,
-        })),
         pending: manifest.pending.length,
         unfinishedFields: unfinishedIn(manifest),
-        plan: compressor
-          ? plan({ ...requestOf(descriptor, keyring.edition), dimension: compressor.dimension })
-          : settings,
+        plan: compressor ? plan({ ...descriptor.request, dimension: compressor.dimension }) : settings,
       };
     } finally {
       await keyring.close();

@@ -437,7 +437,7 @@ it('partitions of a program that knew no such tokens are read and written as the
   const key = MasterSeed.generate();
   const store = await openStore(await temporary());
   const id = crypto.getRandomValues(new Uint8Array(16));
-  const request = { dimension: DIMENSION, profile: 'exact-250', edition: 2 } as const;
+  const request = { dimension: DIMENSION, profile: 'exact' } as const;
   const sealer = await makeSealer(key.deriveKey('manifest', id));
   const { sections: _, ...older } = emptyManifest(1, FIELDS, 'site');
   const manifest = await sealManifest(sealer, id, older);

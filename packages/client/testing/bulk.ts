@@ -7,7 +7,7 @@ import { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
 import { hex, sha256 } from '../src/bytes.ts';
 import { encrypted, keyFrom } from '../src/crew/crew.ts';
-import { openDescriptor, requestOf } from '../src/formats/descriptor.ts';
+import { openDescriptor } from '../src/formats/descriptor.ts';
 import { List, sealList } from '../src/formats/lists.ts';
 import { emptyManifest, type ManifestBlock, sealManifest } from '../src/formats/manifest.ts';
 import { sealingKey, VERSION_BYTES } from '../src/formats/records.ts';
@@ -15,7 +15,6 @@ import { Keyring } from '../src/keys/keyring.ts';
 import { makeSealer } from '../src/keys/sealing.ts';
 
 const EPOCH = 0;
-const EDITION = 2;
 
 export interface BulkBlock {
   /** As a store keeps it. */
@@ -37,7 +36,7 @@ export async function bulkMaker(seed: Uint8Array, name: string, sealedDescriptor
   using master = MasterSeed.from(seed);
   const descriptor = openDescriptor(master, name, sealedDescriptor);
   const { id } = descriptor;
-  const key = keyFrom({ seed, request: requestOf(descriptor, EDITION), collectionId: id, epoch: EPOCH });
+  const key = keyFrom({ seed, request: descriptor.request, collectionId: id, epoch: EPOCH });
   const sealer = await makeSealer(sealingKey(master, id, EPOCH));
   return {
     capacity: key.plan.capacity,
@@ -46,7 +45,7 @@ export async function bulkMaker(seed: Uint8Array, name: string, sealedDescriptor
       const { block, sums } = encrypted(key, vectors);
       const list = await sealList(sealer, id, listOf(firstId, count), sums);
       const entry: ManifestBlock = {
-        ...{ id: hex(decodeBlock(block).blockId), hash: hex(await sha256(block)), epoch: EPOCH, edition: EDITION },
+        ...{ id: hex(decodeBlock(block).blockId), hash: hex(await sha256(block)), epoch: EPOCH },
         ...{ count, list: hex(await sha256(list)), dead: [] },
       };
       return { encoded: block, list, entry };

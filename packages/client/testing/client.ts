@@ -2,8 +2,10 @@
 // cheat.
 
 import { checksum } from '@hers/ring';
-import { decodeQuery, decodeResponse, encodeResponse, type Metric } from '@hers/scheme';
+import { decodeQuery, decodeResponse, encodeResponse, type Metric, plan } from '@hers/scheme';
+import { type MasterSeed, withCanaries } from '@hers/scheme/secret';
 import { Renewable, type Service } from '@hers/service';
+import { openDescriptor } from '../src/formats/descriptor.ts';
 import type { UpsertResult } from '../src/writing/tally.ts';
 
 /**
@@ -169,22 +171,54 @@ export function movedResponse(response: Uint8Array, r: number): Uint8Array {
 }
 
 /**
- * A response in which one score is changed, as any store can: `share` of the modulus is added to a
- * coefficient of C0.
+ * A response in which scores are changed, as any store can: `share` of the modulus is added to
+ * coefficients of C0.
  */
-export function shiftedResponse(response: Uint8Array, slot: number, share: number): Uint8Array {
+export function shiftedResponse(response: Uint8Array, slots: readonly number[], share: number): Uint8Array {
   const decoded = decodeResponse(response);
   const { bits0: bits } = decoded;
   const packed0 = decoded.packed0.slice();
-  const bitAt = (b: number) => [(slot * bits + b) >> 3, (slot * bits + b) & 7] as const;
-  let word = 0;
-  for (let b = 0; b < bits; b++) word += ((packed0[bitAt(b)[0]] >> bitAt(b)[1]) & 1) * 2 ** b;
-  word = (word + Math.round(share * 2 ** bits) + 2 ** bits) % 2 ** bits;
-  for (let b = 0; b < bits; b++) {
-    const [at, bit] = bitAt(b);
-    packed0[at] = (packed0[at] & ~(1 << bit)) | (((word >> b) & 1) << bit);
+  for (const slot of slots) {
+    const bitAt = (b: number) => [(slot * bits + b) >> 3, (slot * bits + b) & 7] as const;
+    let word = 0;
+    for (let b = 0; b < bits; b++) word += ((packed0[bitAt(b)[0]] >> bitAt(b)[1]) & 1) * 2 ** b;
+    word = (word + Math.round(share * 2 ** bits) + 2 ** bits) % 2 ** bits;
+    for (let b = 0; b < bits; b++) {
+      const [at, bit] = bitAt(b);
+      packed0[at] = (packed0[at] & ~(1 << bit)) | (((word >> b) & 1) << bit);
+    }
   }
   return encodeResponse({ ...decoded, packed0 });
+}
+
+/**
+ * Answers like a store that happens to change scores of records alone, and of no canary, by a share
+ * of the modulus: those of the first `most` records of every full block.
+ */
+export async function luckySearch(
+  service: Service,
+  seed: MasterSeed,
+  name: string,
+  share: number,
+  most: number = Number.POSITIVE_INFINITY,
+): Promise<Service['search']> {
+  const { id, descriptor } = await service.getCollection(name);
+  const key = seed.collectionKey(plan(openDescriptor(seed, name, descriptor).request), id);
+  const { dimension, capacity } = key.plan;
+  const recordSlots = (blockId: Uint8Array) => {
+    // Canaries are not zero.
+    const all = withCanaries(key, new Float32Array(capacity * dimension), blockId);
+    const slots = Array.from({ length: all.length / dimension }, (_, slot) => slot);
+    const isRecord = (slot: number) => all.subarray(slot * dimension, (slot + 1) * dimension).every((x) => x === 0);
+    return slots.filter(isRecord).slice(0, most);
+  };
+  return async function* (where, request, options) {
+    for await (const response of service.search(where, request, { ...options, views: false })) {
+      const { blockId, count } = decodeResponse(response);
+      const isFull = count === key.plan.parameters.n;
+      yield isFull ? shiftedResponse(response, recordSlots(blockId), share) : response;
+    }
+  };
 }
 
 /** A message of the scheme that was altered, with the checksum that it has then. */

@@ -93,7 +93,7 @@ export function viewOf(blocks: Iterable<BlockContent>, fields: Fields): View {
   for (const { list, columns: own } of blocks) {
     const id = String(named.length);
     const names = Object.fromEntries([...own.keys()].map((field) => [field, `${id} ${field}`]));
-    const plain = { hash: '', epoch: 0, edition: 2, list: '', dead: [] } as const;
+    const plain = { hash: '', epoch: 0, list: '', dead: [] } as const;
     named.push({ ...plain, id, count: list.count, columns: names });
     entries.set(id, list);
     columns.set(id, own);

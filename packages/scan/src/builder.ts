@@ -170,7 +170,7 @@ async function writeSegment(
   };
   for await (const matrix of matrices) {
     signal?.throwIfAborted();
-    const { rows: _, mask: __, ...entry } = matrix.block;
+    const { rows: _, seed: __, ...entry } = matrix.block;
     if (blocks.length > 0) checkAlike(blocks[0], matrix.block);
     if (blocks.length === count)
       throw new HersError('INVALID_ARGUMENT', `there are more than the ${count} blocks announced`);

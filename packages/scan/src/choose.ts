@@ -137,11 +137,11 @@ async function openChecked(open: () => Promise<Kernel>): Promise<Kernel> {
 }
 
 /**
- * One prime and two, wide masks, packed rows, more rows than are summed without folding, more than
+ * One prime and two, packed rows, more rows than are summed without folding, more than
  * one vector of everything, and as many queries as kernels take together in different ways.
  */
 const TRIALS = [
-  { set: 'n_2048_logq_30', width: 15, together: 2 },
+  { set: 'n_2048_logq_30_wide_5', width: 15, together: 2 },
   { set: 'insecure_n_64_logq_30_30_wide_4', width: 66, together: 3 },
   { set: 'insecure_n_64_logq_24_wide_5', width: 69, together: 5 },
 ];

@@ -21,7 +21,7 @@ import { WasmKernel } from './wasm/wasm.ts';
 
 const compiler = part('compiler');
 const child = join(import.meta.dirname, '../testing/cut-child.ts');
-const parameters = parameterSet('insecure_n_64_logq_30');
+const parameters = parameterSet('insecure_n_64_logq_30_wide_5');
 const width = 16;
 
 let folder: string;

@@ -100,7 +100,7 @@ function takeBlock({ header, bytes }: Loaded, index: number): { block: Block; ma
     keyId,
     width,
     galleryScale,
-    mask: { residues: new Uint32Array(0) },
+    seed: new Uint8Array(0),
     rows: all.subarray(0, width * words),
   };
   return { block, maskRows: all.subarray(width * words) };

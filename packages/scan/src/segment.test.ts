@@ -11,7 +11,7 @@ import { ReferenceKernel } from './reference.ts';
 import { decodeHeader, LANES, type PanelRun, panelRuns, putRows, rowBytes, takeRows } from './segment.ts';
 import { mixed, specimenBlock, specimenQuery } from './specimen.ts';
 
-const plain = parameterSet('insecure_n_64_logq_30');
+const plain = parameterSet('insecure_n_64_logq_30_wide_5');
 const packed = parameterSet('insecure_n_64_logq_24_wide_5');
 const sets = Object.values(PARAMETER_SETS);
 

@@ -17,7 +17,7 @@
 //  24  key id (16)  40 width    44 rows     48 blocks    52 parts    56 gallery scale (f64)
 //  64  offset of the data (u64)             72 length of the file (u64)
 //  80  XXH64 of the header with this field zero                      88 zero
-// 128  blocks × { block id (16), first, count, additions, zero }, then parts × XXH64,
+// 128  blocks × { block id (16), first, count, zero (8) }, then parts × XXH64,
 //      zero up to the data
 
 import { checksum } from '@hers/ring';
@@ -43,7 +43,6 @@ export interface SegmentBlock {
   readonly blockId: Uint8Array;
   readonly first: number;
   readonly count: number;
-  readonly additions: number;
 }
 
 export interface SegmentHeader {
@@ -189,7 +188,6 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
     bytes.set(block.blockId, at);
     view.setUint32(at + 16, block.first, true);
     view.setUint32(at + 20, block.count, true);
-    view.setUint32(at + 24, block.additions, true);
   });
   partChecksums.forEach((sum, i) => {
     view.setBigUint64(TABLE_AT + ENTRY_BYTES * blocks.length + 8 * i, sum, true);
@@ -263,7 +261,6 @@ export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string)
       blockId: header.slice(at, at + 16),
       first: view.getUint32(at + 16, true),
       count: view.getUint32(at + 20, true),
-      additions: view.getUint32(at + 24, true),
     };
     if (block.first + block.count > parameters.n)
       throw new HersError('MALFORMED', `${name} lists a block with more slots than there are`);

@@ -56,9 +56,8 @@ export function specimenBlock(specimen: Specimen): BlockMatrix {
     width,
     first: index % parameters.n,
     count: parameters.n - (index % parameters.n),
-    additions: 1,
     galleryScale: GALLERY_SCALE,
-    mask: { seed: new Uint8Array(32) },
+    seed: new Uint8Array(32),
     rows: polys(specimen, 0, width),
   };
   return { block, maskRows: polys(specimen, width, rowsOf(parameters, width) - width) };

@@ -14,7 +14,7 @@ import { mixed, specimenBlock } from './specimen.ts';
 test('the yardsticks measure something, and notice a file that is cut', part('compiler'), async () => {
   const folder = await mkdtemp(join(tmpdir(), 'hers-yardsticks-'));
   try {
-    const parameters = parameterSet('n_2048_logq_30');
+    const parameters = parameterSet('n_2048_logq_30_wide_5');
     const path = join(folder, 'segment');
     await buildSegment(path, [specimenBlock({ parameters, width: 64, index: 0, residue: mixed(0) })], 1);
     for (const isa of loadAddon().variants()) {

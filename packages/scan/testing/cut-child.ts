@@ -17,7 +17,7 @@ import type { SegmentHeader } from '../src/segment.ts';
 import { mixed, specimenBlock, specimenQuery } from '../src/specimen.ts';
 
 const [name, folder, addon] = process.argv.slice(2);
-const parameters = parameterSet('n_2048_logq_30');
+const parameters = parameterSet('n_2048_logq_30_wide_5');
 const width = 128;
 const original = join(folder, 'original.segment');
 const victim = join(folder, 'victim.segment');

@@ -1,7 +1,7 @@
 // A gallery block: n templates, one polynomial b_i per coordinate under one shared mask a
 // (README.md §2). Everything here is public.
 
-import { randomBytes, type Words } from '@hers/ring';
+import type { Words } from '@hers/ring';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { BLOCK_MASK, BLOCK_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
@@ -19,7 +19,6 @@ import {
   SEED_BYTES,
   sameBytes,
   startMessage,
-  wordsAt,
 } from './wire.ts';
 
 export interface Block {
@@ -32,20 +31,16 @@ export interface Block {
   /** Slots first … first + count − 1 hold templates; the rest decrypts to noise. */
   readonly first: number;
   readonly count: number;
-  /** How many ciphertexts are summed in it. */
-  readonly additions: number;
   readonly galleryScale: number;
-  /** The mask as the seed it is expanded from, or, of a sum, as a polynomial in NTT form. */
-  readonly mask: { readonly seed: Uint8Array } | { readonly residues: Uint32Array };
+  /** Its masks are expanded from it. */
+  readonly seed: Uint8Array;
   /** b_1 … b_width in NTT form, one after the other. */
   readonly rows: Uint32Array;
 }
 
-const MASK_SEED = 0;
-const MASK_RESIDUES = 1;
-
-/** Where the rows begin whose mask is a seed. */
-const ROWS_AT = 80 + SEED_BYTES;
+const SEED_AT = 80;
+/** Where the rows begin. */
+const ROWS_AT = SEED_AT + SEED_BYTES;
 
 /** Room for the rows of a new block, for `encodeBlock`. */
 export function blockRoom(parameters: ParameterSet, width: number): Room {
@@ -54,11 +49,10 @@ export function blockRoom(parameters: ParameterSet, width: number): Room {
 
 /** With `room`, the rows lie in it, and the message is made there. */
 export function encodeBlock(block: Block, room?: Room): Uint8Array {
-  const { parameters, mask } = block;
-  const maskBytes = 'seed' in mask ? SEED_BYTES : 4 * polyWords(parameters);
+  const { parameters } = block;
   const draft = startMessage(
     { kind: 'block', parameterSetId: parameters.id, keyId: block.keyId },
-    maskBytes + parameters.wordBytes * block.rows.length,
+    SEED_BYTES + parameters.wordBytes * block.rows.length,
     room?.memory,
   );
   const { bytes, view } = draft;
@@ -66,12 +60,9 @@ export function encodeBlock(block: Block, room?: Room): Uint8Array {
   view.setUint32(48, block.width, true);
   view.setUint32(52, block.first, true);
   view.setUint32(56, block.count, true);
-  view.setUint32(60, block.additions, true);
   view.setFloat64(64, block.galleryScale, true);
-  view.setUint32(72, 'seed' in mask ? MASK_SEED : MASK_RESIDUES, true);
-  if ('seed' in mask) bytes.set(mask.seed, 80);
-  else wordsAt(bytes, 80, mask.residues.length).set(mask.residues);
-  putWords(bytes, 80 + maskBytes, block.rows, parameters.wordBytes);
+  bytes.set(block.seed, SEED_AT);
+  putWords(bytes, ROWS_AT, block.rows, parameters.wordBytes);
   return finishMessage(draft);
 }
 
@@ -88,28 +79,21 @@ export function decodeBlock(input: Uint8Array): Block {
   const width = view.getUint32(48, true);
   const first = view.getUint32(52, true);
   const count = view.getUint32(56, true);
-  const additions = view.getUint32(60, true);
   const galleryScale = view.getFloat64(64, true);
-  const maskKind = view.getUint32(72, true);
-  const maskBytes = maskKind === MASK_SEED ? SEED_BYTES : 4 * words;
   if (
-    maskKind > (parameters.wideBits === 0 ? MASK_RESIDUES : MASK_SEED) ||
-    view.getUint32(76, true) !== 0 ||
-    bodyBytes !== maskBytes + width * parameters.wordBytes * words ||
+    view.getUint32(60, true) !== 0 ||
+    view.getBigUint64(72, true) !== 0n ||
+    bodyBytes !== SEED_BYTES + width * parameters.wordBytes * words ||
     width < 1 ||
     (parameters.evaluation !== undefined && width > parameters.n) ||
     count < 1 ||
     first + count > parameters.n ||
-    additions < 1 ||
-    (parameters.wideBits > 0 && additions > 1) ||
     !(galleryScale >= 1 && Number.isSafeInteger(galleryScale))
   ) {
     throw new HersError('MALFORMED', 'the fields of this block contradict each other');
   }
-  const rows = getWords(bytes, bodyAt + maskBytes, width * words, parameters.wordBytes);
-  const residues = maskKind === MASK_SEED ? undefined : wordsAt(bytes, bodyAt, words);
+  const rows = getWords(bytes, bodyAt + SEED_BYTES, width * words, parameters.wordBytes);
   checkReduced(parameters, rows, 'block');
-  if (residues) checkReduced(parameters, residues, 'block');
   return {
     parameters,
     keyId,
@@ -117,9 +101,8 @@ export function decodeBlock(input: Uint8Array): Block {
     width,
     first,
     count,
-    additions,
     galleryScale,
-    mask: residues ? { residues } : { seed: bytes.slice(bodyAt, bodyAt + SEED_BYTES) },
+    seed: bytes.slice(bodyAt, bodyAt + SEED_BYTES),
     rows,
   };
 }
@@ -145,18 +128,16 @@ export function maskSeed(seed: Uint8Array, mask: number): Uint8Array {
 
 /** A mask of a block modulo Q, in NTT form. */
 export function blockMask(block: Block, mask = 0): Uint32Array {
-  if ('residues' in block.mask) return block.mask.residues;
   const ring = ringOf(block.parameters);
   const [a] = ring.polys;
-  ring.uniform(a, { key: maskSeed(block.mask.seed, mask), domain: BLOCK_MASK, index: 0 });
+  ring.uniform(a, { key: maskSeed(block.seed, mask), domain: BLOCK_MASK, index: 0 });
   return a.residues.slice();
 }
 
-/** The low bits of a wide mask, which is uniform modulo Q·2^wideBits. */
+/** The low bits of a mask, which is uniform modulo Q·2^wideBits. */
 export function maskBits(block: Block, into: Words, mask = 0): void {
-  if ('residues' in block.mask) throw new HersError('BLOCK_MISMATCH', 'a wide mask is carried as its seed');
   const { parameters } = block;
-  const source = { key: maskSeed(block.mask.seed, mask), domain: BLOCK_MASK_BITS, index: 0 };
+  const source = { key: maskSeed(block.seed, mask), domain: BLOCK_MASK_BITS, index: 0 };
   ringOf(parameters).uniformBits(into, parameters.wideBits, source);
 }
 
@@ -175,12 +156,9 @@ export function maskRows(block: Block): Uint32Array {
   for (let mask = 0; mask < masks; mask++) {
     a.residues.set(blockMask(block, mask));
     ring.intt(a);
-    if (wideBits === 0) ring.digits(0, a, parameters.digitBits, digits);
-    else {
-      maskBits(block, ring.words[0], mask);
-      ring.joinWide(a, ring.words[0], wideBits);
-      ring.digitsWide(0, parameters.digitBits, digits);
-    }
+    maskBits(block, ring.words[0], mask);
+    ring.joinWide(a, ring.words[0], wideBits);
+    ring.digitsWide(0, parameters.digitBits, digits);
     for (let k = 0; k < digits; k++) {
       ring.embed(a, ring.words[k]);
       ring.ntt(a);
@@ -188,55 +166,6 @@ export function maskRows(block: Block): Uint32Array {
     }
   }
   return out;
-}
-
-/**
- * Homomorphic enrolment (the paper's Algorithm 6): the sum of two blocks whose slots adjoin. The
- * same ciphertext can never be added twice, since its slots are taken then.
- */
-export function addBlocks(a: Block, b: Block, maxAdditions: number): Block {
-  checkSameKey(a, b);
-  // Bodies that were rounded add up to one that is rounded twice, and a wide mask has no residues.
-  if (a.parameters.wideBits > 0)
-    throw new HersError('BLOCK_MISMATCH', 'blocks with a wide mask cannot be added; use exact-250');
-  if (a.width !== b.width || a.galleryScale !== b.galleryScale)
-    throw new HersError('BLOCK_MISMATCH', 'these blocks were made under different plans and cannot be added');
-  const [low, high] = a.first <= b.first ? [a, b] : [b, a];
-  if (low.first + low.count !== high.first) {
-    throw new HersError(
-      'BLOCK_MISMATCH',
-      `slots ${b.first} … ${b.first + b.count - 1} do not adjoin slots ${a.first} … ${a.first + a.count - 1}`,
-    );
-  }
-  const additions = a.additions + b.additions;
-  if (additions > maxAdditions)
-    throw new HersError(
-      'BLOCK_MISMATCH',
-      `a block takes at most ${maxAdditions} additions under this plan; begin a new one`,
-    );
-  const { parameters } = a;
-  const ring = ringOf(parameters);
-  const words = polyWords(parameters);
-  const [x, y] = ring.polys;
-  const add = (left: Uint32Array, right: Uint32Array): Uint32Array => {
-    const sum = new Uint32Array(left.length);
-    for (let at = 0; at < left.length; at += words) {
-      x.residues.set(left.subarray(at, at + words));
-      y.residues.set(right.subarray(at, at + words));
-      ring.add(x, x, y);
-      sum.set(x.residues, at);
-    }
-    return sum;
-  };
-  return {
-    ...a,
-    blockId: randomBytes(ID_BYTES),
-    first: low.first,
-    count: low.count + high.count,
-    additions,
-    mask: { residues: add(blockMask(a), blockMask(b)) },
-    rows: add(a.rows, b.rows),
-  };
 }
 
 /** Refuses two things made under different keys or parameter sets. */

@@ -5,20 +5,18 @@ export const QUERY_MASK = 2;
 export const ERRORS = 3;
 export const GALLERY_SECRETS = 4;
 export const RESULT_SECRET = 5;
-export const ROW_FACTORS = 6;
-export const COLUMN_FACTORS = 7;
-export const SCORE_WEIGHTS = 8;
+export const SCORE_WEIGHTS = 6;
 /** The low bits of masks modulo Q·2^t; the residues modulo Q have the domains above. */
-export const BLOCK_MASK_BITS = 9;
-export const QUERY_MASK_BITS = 10;
-export const CANARIES = 11;
+export const BLOCK_MASK_BITS = 7;
+export const QUERY_MASK_BITS = 8;
+export const CANARIES = 9;
 /** Of open queries (open/): chain, result and response secrets; the secret of a device. */
-export const OPEN_SECRETS = 12;
-export const DEVICE_SECRET = 13;
+export const OPEN_SECRETS = 10;
+export const DEVICE_SECRET = 11;
 /** Masks of evaluation keys, of open queries and of public keys, and the errors of all three. */
-export const EVALUATION_MASK = 14;
-export const OPEN_QUERY_MASK = 15;
-export const PUBLIC_KEY_MASK = 16;
-export const OPEN_ERRORS = 17;
+export const EVALUATION_MASK = 12;
+export const OPEN_QUERY_MASK = 13;
+export const PUBLIC_KEY_MASK = 14;
+export const OPEN_ERRORS = 15;
 /** The secret u of a query that is made with a public key. */
-export const OPEN_EPHEMERAL = 18;
+export const OPEN_EPHEMERAL = 16;

@@ -1,11 +1,9 @@
 export { ringCode } from '@hers/ring';
-export { addBlocks, type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
+export { type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
 export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 export { type OptionNames, refuseUnknown } from './options.ts';
 export {
-  type Edition,
-  isExact,
   logModulus,
   PARAMETER_SETS,
   type ParameterSet,
@@ -17,7 +15,7 @@ export {
   ringOf,
   rowsOf,
 } from './parameters.ts';
-export { DEFAULT_EDITION, type Integrity, type Metric, type Plan, type PlanRequest, plan, slotsFor } from './plan.ts';
+export { type Integrity, type Metric, type Plan, type PlanRequest, plan, slotsFor } from './plan.ts';
 export { predictedNoise } from './predict.ts';
 export { decodeQuery, encodeQuery, expandQuery, givenRows, peekQuery, type Query } from './query.ts';
 export { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';

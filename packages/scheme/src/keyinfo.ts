@@ -2,7 +2,7 @@
 // together. Nothing in it helps to decrypt.
 
 import { HersError } from './errors.ts';
-import { type Edition, type ParameterSet, PROFILES, type Profile, parameterSetById } from './parameters.ts';
+import { type ParameterSet, PROFILES, type Profile, parameterSetById } from './parameters.ts';
 import { MAX_DIMENSION, METRICS, type Metric, MIN_DIMENSION } from './plan.ts';
 import { finishMessage, ID_BYTES, openMessage, startMessage } from './wire.ts';
 
@@ -14,7 +14,6 @@ export interface KeyInfo {
   readonly dimension: number;
   readonly metric: Metric;
   readonly profile: Profile;
-  readonly edition: Edition;
   readonly width: number;
   readonly galleryScale: number;
 }
@@ -27,7 +26,6 @@ export function encodeKeyInfo(info: KeyInfo): Uint8Array {
   view.setUint32(52, info.dimension, true);
   view.setUint8(56, METRICS.indexOf(info.metric));
   view.setUint8(57, PROFILES.indexOf(info.profile));
-  view.setUint8(58, info.edition - 1);
   view.setUint32(60, info.width, true);
   view.setFloat64(64, info.galleryScale, true);
   return finishMessage(draft);
@@ -39,13 +37,11 @@ export function decodeKeyInfo(input: Uint8Array): KeyInfo {
   const dimension = view.getUint32(52, true);
   const metric = METRICS[view.getUint8(56)];
   const profile = PROFILES[view.getUint8(57)];
-  const edition = view.getUint8(58) + 1;
   const width = view.getUint32(60, true);
   const galleryScale = view.getFloat64(64, true);
   if (
     bodyBytes !== 0 ||
-    edition > 2 ||
-    view.getUint8(59) !== 0 ||
+    view.getUint16(58, true) !== 0 ||
     view.getBigUint64(72, true) !== 0n ||
     metric === undefined ||
     profile === undefined ||
@@ -64,7 +60,6 @@ export function decodeKeyInfo(input: Uint8Array): KeyInfo {
     dimension,
     metric,
     profile,
-    edition: edition as Edition,
     width,
     galleryScale,
   };

@@ -22,7 +22,6 @@ export interface NoiseInput {
    * already.
    */
   readonly rounding: number;
-  readonly additions: number;
   readonly bits0: number;
   readonly bits1: number;
 }
@@ -56,10 +55,10 @@ function roundingVariance(m: number): number {
   return (1 + 2 / m ** 2) / 12;
 }
 
-/** Variance of what is in a body beside the message: the error, and the rounding of a wide one. */
+/** Variance of what is in a body beside the message: the error, and the rounding. */
 export function bodyVariance(parameters: ParameterSet): number {
   const m = wideFactor(parameters);
-  return m === 1 ? ERROR_VARIANCE : ERROR_VARIANCE / m ** 2 + roundingVariance(m);
+  return ERROR_VARIANCE / m ** 2 + roundingVariance(m);
 }
 
 /**
@@ -86,9 +85,8 @@ function switching(parameters: ParameterSet, bits0: number, bits1: number): { E:
   const q = modulusOf(parameters);
   const { n } = parameters;
   // Reciprocals of 32 bits shift a residue by at most 2^−32·Q for every prime, before rounding; by
-  // how much is known of each prime, and wide sets, which have no room for the bound, count that.
-  const shift = (p: number) => (parameters.wideBits === 0 ? 1 / 2 : reciprocalError(p));
-  const fixedPoint = parameters.primes.reduce((sum, p) => sum + Math.abs(shift(p)), 0) * (q / 2 ** 31);
+  // how much is known of each prime.
+  const fixedPoint = parameters.primes.reduce((sum, p) => sum + Math.abs(reciprocalError(p)), 0) * (q / 2 ** 31);
   return {
     E: (n / 18) * (q / 2 ** bits1) ** 2 + (1 / 12) * (q / 2 ** bits0) ** 2,
     F: ((2 * n) / 3 + 1) * fixedPoint ** 2,
@@ -97,14 +95,14 @@ function switching(parameters: ParameterSet, bits0: number, bits1: number): { E:
 
 /** The variance of one coefficient of the phase. */
 export function noiseTerms(input: NoiseInput): NoiseTerms {
-  const { parameters, width, additions: k } = input;
+  const { parameters, width } = input;
   const { n } = parameters;
   const v = ERROR_VARIANCE;
   const body = bodyVariance(parameters);
   const terms = {
     A: (v * input.gallerySquares) / wideFactor(parameters) ** 2,
-    B: body * k * input.querySquares,
-    C: v * body * n * width * k,
+    B: body * input.querySquares,
+    C: v * body * n * width,
     D: maskVariance(parameters),
     ...switching(parameters, input.bits0, input.bits1),
     rounding: input.rounding,
@@ -121,15 +119,15 @@ export function noiseTerms(input: NoiseInput): NoiseTerms {
  * its largest.
  */
 export function noiseProxy(input: NoiseInput): number {
-  const { parameters, width, additions: k } = input;
+  const { parameters, width } = input;
   const { n } = parameters;
   const v = ERROR_VARIANCE;
   const body = bodyVariance(parameters);
   const gallery = Math.sqrt(input.gallerySquares) / wideFactor(parameters);
-  const queryError = v * (gallery + Math.sqrt(2 * body * k * n * width)) ** 2;
+  const queryError = v * (gallery + Math.sqrt(2 * body * n * width)) ** 2;
   const maskRows = 3 * maskVariance(parameters);
   const { E, F } = switching(parameters, input.bits0, input.bits1);
-  return queryError + body * k * input.querySquares + maskRows + E + F + input.rounding;
+  return queryError + body * input.querySquares + maskRows + E + F + input.rounding;
 }
 
 /** log2 of the probability that the noise exceeds `limit`. */

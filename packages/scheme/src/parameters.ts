@@ -15,13 +15,13 @@ export interface ParameterSet {
   readonly digitBits: number;
   /**
    * The wide mask (README.md §2): blocks are encrypted modulo Q·2^wideBits, and their bodies
-   * rounded to Q. Zero: modulo Q.
+   * rounded to Q.
    */
   readonly wideBits: number;
   /** Bytes of a residue on the wire and in a segment. */
   readonly wordBytes: 3 | 4;
   readonly insecure: boolean;
-  /** Of sets whose queries a server expands (README.md §10). */
+  /** Of sets whose queries a server expands (README.md §9). */
   readonly evaluation?: Evaluation;
 }
 
@@ -39,14 +39,13 @@ type Mask = Pick<ParameterSet, 'digits' | 'digitBits' | 'wideBits'>;
 
 /**
  * Primes are written out, because finding them takes longer than a command should take to start.
- * plan.test.ts finds them: the largest below 2^bits that are 1 modulo 2n; of wide sets with two
- * primes, those whose reciprocals of 32 bits err by less than a sixteenth of the last one, because
+ * plan.test.ts finds them: the largest below 2^bits that are 1 modulo 2n; of sets with two primes,
+ * those whose reciprocals of 32 bits err by less than a sixteenth of the last one, because
  * responses of 32 bits need that (README.md §3, term F).
  */
 function set(id: number, n: number, primes: readonly number[], mask: Mask, insecure = false): ParameterSet {
   const bits = bitLength(primes[0]);
-  const wide = mask.wideBits > 0 ? `_wide_${mask.wideBits}` : '';
-  const name = `${insecure ? 'insecure_' : ''}n_${n}_logq${`_${bits}`.repeat(primes.length)}${wide}`;
+  const name = `${insecure ? 'insecure_' : ''}n_${n}_logq${`_${bits}`.repeat(primes.length)}_wide_${mask.wideBits}`;
   return { name, id, n, primes, ...mask, wordBytes: bits <= 24 ? 3 : 4, insecure };
 }
 
@@ -55,8 +54,6 @@ function openSet(id: number, n: number, q: number, primes: readonly [number, num
   return { ...plain, name: `${plain.name}_open`, evaluation: { primes, bases: [0, 2, 4], responses: 8 } };
 }
 
-const FIRST: Mask = { digits: 3, digitBits: 10, wideBits: 0 };
-const FIRST_PAIR: Mask = { digits: 3, digitBits: 20, wideBits: 0 };
 const COMPACT: Mask = { digits: 4, digitBits: 9, wideBits: 5 };
 const EXACT: Mask = { digits: 3, digitBits: 22, wideBits: 4 };
 const SMALL: Mask = { digits: 6, digitBits: 5, wideBits: 5 };
@@ -65,50 +62,30 @@ const OPEN: Mask = { digits: 5, digitBits: 7, wideBits: 5 };
 /** All sets by name. `insecure_…` ones exist for tests: small enough to follow by hand. */
 export const PARAMETER_SETS: Readonly<Record<string, ParameterSet>> = Object.fromEntries(
   [
-    set(1, 2048, [1_073_692_673], FIRST),
-    set(2, 4096, [1_073_692_673, 1_073_668_097], FIRST_PAIR),
-    set(3, 2048, [1_073_692_673], COMPACT),
-    set(4, 4096, [1_073_643_521, 1_073_479_681], EXACT),
-    set(5, 2048, [16_760_833], SMALL),
-    openSet(6, 4096, 1_073_692_673, [33_538_049, 33_349_633]),
-    set(0xff01, 64, [1_073_741_441], FIRST, true),
-    set(0xff02, 64, [1_073_741_441, 1_073_739_649], FIRST_PAIR, true),
-    set(0xff03, 64, [1_073_741_441], COMPACT, true),
-    set(0xff04, 64, [1_073_741_441, 1_073_739_649], EXACT, true),
-    set(0xff05, 64, [16_776_961], SMALL, true),
-    openSet(0xff06, 128, 1_073_738_753, [33_553_153, 33_552_641], true),
+    set(1, 2048, [1_073_692_673], COMPACT),
+    set(2, 4096, [1_073_643_521, 1_073_479_681], EXACT),
+    set(3, 2048, [16_760_833], SMALL),
+    openSet(4, 4096, 1_073_692_673, [33_538_049, 33_349_633]),
+    set(0xff01, 64, [1_073_741_441], COMPACT, true),
+    set(0xff02, 64, [1_073_741_441, 1_073_739_649], EXACT, true),
+    set(0xff03, 64, [16_776_961], SMALL, true),
+    openSet(0xff04, 128, 1_073_738_753, [33_553_153, 33_552_641], true),
   ].map((s) => [s.name, s]),
 );
 
 /** What a collection can promise about its scores; the order is that of the wire. */
-export const PROFILES = ['compact', 'exact', 'small', 'exact-250', 'open'] as const;
+export const PROFILES = ['compact', 'exact', 'small', 'open'] as const;
 
 /** How exact scores are, and at which size. */
 export type Profile = (typeof PROFILES)[number];
 
-/** Whether scores are integers: those of vectors that were rounded before. */
-export function isExact(profile: Profile): boolean {
-  return profile === 'exact' || profile === 'exact-250';
-}
-
-/** What a block is changed with the second edition: wide masks, and canaries in every block. */
-export type Edition = 1 | 2;
-
-const SETS: Readonly<Record<Edition, Partial<Record<Profile, string>>>> = {
-  1: { compact: 'n_2048_logq_30', exact: 'n_4096_logq_30_30' },
-  2: {
-    compact: 'n_2048_logq_30_wide_5',
-    exact: 'n_4096_logq_30_30_wide_4',
-    small: 'n_2048_logq_24_wide_5',
-    'exact-250': 'n_4096_logq_30_30',
-    open: 'n_4096_logq_30_wide_5_open',
-  },
+/** The names of the sets that profiles use. */
+export const PROFILE_SETS: Readonly<Record<Profile, string>> = {
+  compact: 'n_2048_logq_30_wide_5',
+  exact: 'n_4096_logq_30_30_wide_4',
+  small: 'n_2048_logq_24_wide_5',
+  open: 'n_4096_logq_30_wide_5_open',
 };
-
-/** The name of the set that a profile uses; undefined where this edition does not have it. */
-export function profileSet(profile: Profile, edition: Edition): string | undefined {
-  return SETS[edition][profile];
-}
 
 export function parameterSet(name: string): ParameterSet {
   const found = Object.hasOwn(PARAMETER_SETS, name) ? PARAMETER_SETS[name] : undefined;

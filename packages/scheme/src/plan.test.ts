@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { nttPrimes, reciprocalError } from '@hers/ring';
 import fc from 'fast-check';
 import { HersError } from './errors.ts';
-import { isExact, logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits } from './parameters.ts';
+import { logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits } from './parameters.ts';
 import { METRICS, type PlanRequest, plan } from './plan.ts';
 import { securityOf } from './security.ts';
 
@@ -17,10 +17,10 @@ describe('parameter sets', () => {
         assert.equal(Math.ceil(Math.log2(p)), primeBits(set));
       }
       const logs = `_${primeBits(set)}`.repeat(set.primes.length);
-      const mask = set.wideBits > 0 ? `_wide_${set.wideBits}` : '';
+      const mask = `_wide_${set.wideBits}`;
       assert.match(set.name, new RegExp(`n_${set.n}_logq${logs}${mask}${set.evaluation ? '_open' : ''}$`));
       const isPrecise = (p: number) => Math.abs(reciprocalError(p)) < 1 / 16;
-      const take = set.wideBits > 0 && set.primes.length > 1 ? isPrecise : () => true;
+      const take = set.primes.length > 1 ? isPrecise : () => true;
       assert.deepEqual(set.primes, nttPrimes(primeBits(set), set.n, set.primes.length, take));
       // A mask has as many digits as its modulus needs, and only row 0 of a query is rounded.
       const modulus = Math.log2(modulusOf(set)) + set.wideBits;
@@ -37,7 +37,7 @@ describe('parameter sets', () => {
     assert.throws(() => plan({ dimension: 8, parameters: 'n_1024_logq_30' }), refused('UNSUPPORTED_PLAN'));
   });
   it('insecure ones need to be asked for explicitly', () => {
-    const request = { dimension: 8, parameters: 'insecure_n_64_logq_30' };
+    const request = { dimension: 8, parameters: 'insecure_n_64_logq_30_wide_5' };
     assert.throws(() => plan(request), refused('INSECURE_PARAMETERS'));
     assert.throws(() => plan({ ...request, allowInsecure: false }), refused('INSECURE_PARAMETERS'));
     assert.equal(plan({ ...request, allowInsecure: true }).security.secure, false);
@@ -74,9 +74,9 @@ describe('security', () => {
 });
 
 describe('plans', () => {
-  it('keep the promises of the second edition', () => {
+  it('keep their promises', () => {
     for (const dimension of [2, 16, 128, 512, 1536, 4096]) {
-      const request = { dimension, edition: 2 } as const;
+      const request = { dimension } as const;
       const compact = plan(request);
       assert.ok(compact.noise.total < 0.00046, `compact error ${compact.noise.total}`);
       assert.ok(compact.bytes.responsePerScore <= 4);
@@ -92,16 +92,15 @@ describe('plans', () => {
       const distances = plan({ ...request, profile: 'exact', metric: 'euclidean' });
       assert.ok(distances.steps > 900 && distances.bytes.responsePerScore <= 7.5);
     }
-    const at = (dimension: number) =>
-      plan({ dimension, profile: 'small', edition: 2 }).bytes.perTemplate / dimension / 4;
+    const at = (dimension: number) => plan({ dimension, profile: 'small' }).bytes.perTemplate / dimension / 4;
     assert.deepEqual(
       [512, 128, 32, 16].map((d) => Math.round(100 * at(d))),
       [76, 79, 90, 104],
     );
   });
   it('share what canaries take among the records of a full block', () => {
-    for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const) {
-      for (const integrity of isExact(profile) ? (['standard'] as const) : (['standard', 'strong'] as const)) {
+    for (const profile of ['compact', 'small', 'exact'] as const) {
+      for (const integrity of profile === 'exact' ? (['standard'] as const) : (['standard', 'strong'] as const)) {
         const { bytes, capacity, canaries, checksumGroup, rows, parameters, ...made } = plan({
           dimension: 100,
           profile,
@@ -116,42 +115,16 @@ describe('plans', () => {
         assert.equal(bytes.responsePerScore, bytes.response / (n - canaries - checksums));
       }
     }
-    const first = plan({ dimension: 100, edition: 1 });
-    assert.equal(first.bytes.perTemplate, first.rows * 4);
-  });
-  it('round as coarsely as the paper where blocks are added, and only there', () => {
-    const request = { dimension: 64, edition: 2, maxAdditions: 4096 } as const;
-    assert.equal(plan({ ...request, profile: 'exact-250' }).steps, 250);
-    for (const profile of ['compact', 'small', 'exact'] as const)
-      assert.throws(() => plan({ ...request, profile }), refused('UNSUPPORTED_PLAN'));
-    assert.throws(() => plan({ dimension: 8, edition: 1, profile: 'small' }), refused('UNSUPPORTED_PLAN'));
-    assert.throws(() => plan({ dimension: 8, edition: 3 as 2 }), refused('UNSUPPORTED_PLAN'));
-  });
-  it('keep the promises of the first edition', () => {
-    for (const dimension of [2, 16, 128, 512, 1536, 4096]) {
-      const compact = plan({ dimension, edition: 1 });
-      assert.ok(compact.noise.total < 0.0015, `compact error ${compact.noise.total}`);
-      assert.ok(compact.bytes.responsePerScore <= 3.5);
-      const exact = plan({ dimension, profile: 'exact', edition: 1, maxAdditions: 4096 });
-      assert.ok(exact.noise.log2Failure <= -128);
-      assert.ok(exact.bytes.responsePerScore <= 6.3);
-    }
-    const at128 = plan({ dimension: 128, edition: 1 });
-    assert.ok(at128.bytes.query <= 1.1e6);
-    assert.equal(at128.bytes.perTemplate, 131 * 4);
-    assert.ok(Math.abs(plan({ dimension: 128, profile: 'exact', edition: 1 }).bytes.homomorphicUpload - 4.2e6) < 5e4);
   });
   it('leave room for the largest score and ten deviations, and split the noise evenly', () => {
     for (const metric of METRICS) {
       for (const dimension of [2, 128, 4096]) {
-        for (const edition of [1, 2] as const) {
-          const { unit, noise, parameters, largestPhase } = plan({ dimension, metric, edition });
-          const half = modulusOf(parameters) / 2;
-          assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) < half * 1.001);
-          assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) > half * 0.98, 'wastes room');
-          assert.ok(largestPhase < 0.5);
-          assert.ok(Math.abs(noise.A / noise.B - 1) < 0.01);
-        }
+        const { unit, noise, parameters, largestPhase } = plan({ dimension, metric });
+        const half = modulusOf(parameters) / 2;
+        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) < half * 1.001);
+        assert.ok(unit * (1 + noise.worstRounding + 10 * noise.total) > half * 0.98, 'wastes room');
+        assert.ok(largestPhase < 0.5);
+        assert.ok(Math.abs(noise.A / noise.B - 1) < 0.01);
       }
     }
   });
@@ -168,22 +141,17 @@ describe('plans', () => {
         fc.record({
           dimension: fc.integer({ min: 2, max: 4096 }),
           metric: fc.constantFrom(...METRICS),
-          edition: fc.constantFrom(1 as const, 2 as const),
           profile: fc.constantFrom(...PROFILES),
-          maxAdditions: fc.integer({ min: 1, max: 64 }),
         }),
-        ({ maxAdditions, ...rest }) => {
-          fc.pre(rest.edition === 2 || rest.profile === 'compact' || rest.profile === 'exact');
+        (request) => {
           // An open query is one polynomial of 4096 coefficients, of which euclidean needs one for
           // itself.
-          fc.pre(rest.profile !== 'open' || rest.metric !== 'euclidean' || rest.dimension < 4096);
-          const adds = rest.edition === 1 || rest.profile === 'exact-250';
-          const request = adds ? { ...rest, maxAdditions } : rest;
+          fc.pre(request.profile !== 'open' || request.metric !== 'euclidean' || request.dimension < 4096);
           const made = plan(request);
           assert.deepEqual(structuredClone(made), plan(JSON.parse(JSON.stringify(request))));
           assert.ok(Number.isSafeInteger(made.galleryScale) && Number.isSafeInteger(made.queryScale));
           if (made.appended) assert.equal(made.galleryScale % made.appended, 0);
-          if (isExact(made.profile)) assert.ok(made.noise.log2Failure <= -128);
+          if (made.profile === 'exact') assert.ok(made.noise.log2Failure <= -128);
         },
       ),
       { numRuns: 200 },
@@ -202,21 +170,18 @@ describe('plans', () => {
       [{ dimension: 8, metric: 'dot', normBound: 1e16 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, metric: 'euclidean', normBound: 1e-16 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, metric: 'dot', normBound: Number.POSITIVE_INFINITY }, 'UNSUPPORTED_PLAN'],
-      [{ dimension: 8, maxAdditions: 0 }, 'UNSUPPORTED_PLAN'],
       [{ dimension: 8, precision: 3 }, 'INVALID_ARGUMENT'],
-      [{ dimension: 8, metric: 'euclidean', profile: 'exact', edition: 1, maxAdditions: 4096 }, 'UNSUPPORTED_PLAN'],
-      [{ dimension: 8, maxAdditions: 65537 }, 'UNSUPPORTED_PLAN'],
     ];
     for (const [request, code] of bad)
       assert.throws(() => plan(request as PlanRequest), refused(code), JSON.stringify(request));
   });
   it('name an option that there is not, and the one that was meant', () => {
-    const misspelt = { dimension: 8, maxAddition: 4 } as PlanRequest;
-    assert.throws(() => plan(misspelt), { message: 'a plan has no option "maxAddition"; did you mean maxAdditions?' });
+    const misspelt = { dimension: 8, normBounds: 4 } as PlanRequest;
+    assert.throws(() => plan(misspelt), { message: 'a plan has no option "normBounds"; did you mean normBound?' });
   });
   it('take the failure probability seriously: fewer response bits would break it', () => {
-    const { responseBits, noise } = plan({ dimension: 128, profile: 'exact-250', edition: 2, maxAdditions: 4096 });
+    const { responseBits, noise } = plan({ dimension: 128, profile: 'exact' });
     assert.ok(noise.log2Failure <= -128);
-    assert.ok(responseBits.c0 + responseBits.c1 <= 50);
+    assert.ok(responseBits.c0 + responseBits.c1 <= 59);
   });
 });

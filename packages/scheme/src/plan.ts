@@ -15,16 +15,14 @@ import {
 import { planOpen } from './open/plan.ts';
 import { type OptionNames, refuseUnknown } from './options.ts';
 import {
-  type Edition,
-  isExact,
   logModulus,
   modulusOf,
   type ParameterSet,
+  PROFILE_SETS,
   PROFILES,
   type Profile,
   parameterSet,
   primeBits,
-  profileSet,
   rowsOf,
   wideFactor,
 } from './parameters.ts';
@@ -40,8 +38,8 @@ export type Integrity = 'standard' | 'strong';
 
 export const MIN_DIMENSION = 2;
 export const MAX_DIMENSION = 4096;
-/** `exact-250` rounds to 1/250 of the norm bound, the paper's precision of 0.004. */
-const PAPER_STEPS = 250;
+/** `exact` rounds to no fewer steps of the norm bound: the paper's precision of 0.004. */
+const COARSEST_STEPS = 250;
 /**
  * `exact` rounds so finely that this much is added to a score of unit vectors (rms), where there is
  * room for it: 1/√6 of a step, from a rounding error of variance 1/12 in every coordinate of both.
@@ -52,8 +50,6 @@ const FINEST_STEPS = Math.ceil(1 / Math.sqrt(6) / EXACT_ROUNDING);
  * Norms may exceed their bound by this much, for vectors that were normalised in single precision.
  */
 export const NORM_TOLERANCE = 1e-5;
-/** What new plans have, where none is asked for. */
-export const DEFAULT_EDITION: Edition = 2;
 /** Canaries of a block; under `small`, where one says less, twice as many. */
 const CANARIES = 8;
 /**
@@ -68,34 +64,24 @@ const LARGEST_BOUND = 1e15;
 const LOG2_FAILURE = -128;
 /** `compact`: switching the response may add this share to the variance that is there. */
 const SWITCHING_SHARE = 0.12;
-/**
- * `compact`: room for this many standard deviations beyond the largest score; decryption refuses
- * beyond REFUSE_SIGMAS.
- */
-const ROOM_SIGMAS = 10;
-const REFUSE_SIGMAS = 8;
-/**
- * The same of wide sets, in which mask rows have a larger share: log2 of how often a score wraps.
- */
+/** `compact`: log2 of how often a score may wrap around. */
 const LOG2_WRAP = -66;
+/** Decryption refuses phases this many deviations beyond the largest score. */
+const REFUSE_SIGMAS = 8;
 
 export interface PlanRequest {
   readonly dimension: number;
   readonly metric?: Metric;
   readonly profile?: Profile;
-  /** What a block is: 2 for new ones; 1 for blocks that were made before there was a second. */
-  readonly edition?: Edition;
   /**
    * Largest norm of a gallery vector, and of a query (by default the same). Cosine normalises and
    * takes none.
    */
   readonly normBound?: number;
   readonly queryNormBound?: number;
-  /** How many ciphertexts may be added into one block; 1 for blocks encrypted at once. */
-  readonly maxAdditions?: number;
   /**
    * `strong`, for `compact` and `small`: blocks hold checksum canaries as well, which show a change
-   * of a single score (README.md §9). Every score of `exact` is checked without.
+   * of a single score (README.md §8). Every score of `exact` is checked without.
    */
   readonly integrity?: Integrity;
   /**
@@ -109,10 +95,8 @@ const OPTIONS: OptionNames<PlanRequest> = {
   dimension: true,
   metric: true,
   profile: true,
-  edition: true,
   normBound: true,
   queryNormBound: true,
-  maxAdditions: true,
   integrity: true,
   parameters: true,
   allowInsecure: true,
@@ -126,14 +110,10 @@ export interface Plan {
   readonly metric: Metric;
   /** How exact scores are, and at which size. */
   readonly profile: Profile;
-  /** What its blocks are. */
-  readonly edition: Edition;
   /** The longest template that is accepted; 1 for `cosine`. */
   readonly normBound: number;
   /** The longest probe that is accepted; 1 for `cosine`. */
   readonly queryNormBound: number;
-  /** How many encrypted changes a block may take. */
-  readonly maxAdditions: number;
   /** Whether there are checksum canaries. */
   readonly integrity: Integrity;
   /** Of the lattice. */
@@ -143,10 +123,10 @@ export interface Plan {
   /** Rows the server scans: width + digits. */
   readonly rows: number;
   /**
-   * Records of the key holder's own in every block (README.md §8), and the slots left for others.
+   * Records of the key holder's own in every block (README.md §7), and the slots left for others.
    */
   readonly canaries: number;
-  /** `strong`: there is a checksum canary for every so many records (README.md §9). Else zero. */
+  /** `strong`: there is a checksum canary for every so many records (README.md §8). Else zero. */
   readonly checksumGroup: number;
   /** Slots of a block that records can have. */
   readonly capacity: number;
@@ -155,8 +135,8 @@ export interface Plan {
   /** Δ_q. */
   readonly queryScale: number;
   /**
-   * `exact`: steps per norm bound (250 for `exact-250`), and the divisor of the appended
-   * coordinate's scale under euclidean. `compact`: zero.
+   * `exact`: steps per norm bound, and the divisor of the appended coordinate's scale under
+   * euclidean. `compact`: zero.
    */
   readonly steps: number;
   /** Under euclidean: the divisor of the scale of the appended coordinate. */
@@ -217,8 +197,6 @@ export interface Plan {
     /** Of one block; and of that for each record of a full block, canaries included. */
     readonly response: number;
     readonly responsePerScore: number;
-    /** What enrolling a single template homomorphically uploads. */
-    readonly homomorphicUpload: number;
   };
   /** What an attack would cost. */
   readonly security: Security;
@@ -245,9 +223,6 @@ function check(request: PlanRequest): void {
   }
   if (!METRICS.includes(metric)) refuse(`metric must be one of ${METRICS.join(', ')}`);
   if (!PROFILES.includes(profile)) refuse(`profile must be one of ${PROFILES.join(', ')}`);
-  const { edition = DEFAULT_EDITION } = request;
-  if (edition !== 1 && edition !== 2) refuse('edition must be 1 or 2; a newer version may know more');
-  if (!profileSet(profile, edition)) refuse(`there is no profile ${profile} in edition ${edition}`);
   for (const bound of [request.normBound, request.queryNormBound]) {
     if (bound === undefined) continue;
     if (metric === 'cosine') refuse('cosine normalises vectors and takes no norm bound');
@@ -256,28 +231,21 @@ function check(request: PlanRequest): void {
     if (!(bound >= 1 / LARGEST_BOUND && bound <= LARGEST_BOUND))
       refuse(`a norm bound must be from ${1 / LARGEST_BOUND} to ${LARGEST_BOUND}; scale the vectors`);
   }
-  const { maxAdditions = 1 } = request;
-  if (!(Number.isInteger(maxAdditions) && maxAdditions >= 1 && maxAdditions <= 65536)) {
-    refuse('maxAdditions must be a whole number from 1 to 65536');
-  }
-  const { wideBits, evaluation, name } = parameterSet(request.parameters ?? profileSet(profile, edition)!);
-  const isWide = wideBits > 0;
+  const { evaluation, name } = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
   if ((evaluation !== undefined) !== (profile === 'open'))
     refuse(`${name} ${evaluation ? 'is for the profile open alone' : 'is no parameter set of the profile open'}`);
   checkIntegrity(request);
-  if (isWide && maxAdditions > 1) refuse(`blocks of ${profile} cannot be added to one another; use exact-250`);
 }
 
-function checkIntegrity({ integrity = 'standard', profile = 'compact', edition = DEFAULT_EDITION }: PlanRequest): void {
+function checkIntegrity({ integrity = 'standard', profile = 'compact' }: PlanRequest): void {
   const refuse = (message: string): never => {
     throw new HersError('UNSUPPORTED_PLAN', message);
   };
   if (integrity !== 'standard' && integrity !== 'strong') refuse('integrity must be standard or strong');
   if (integrity === 'standard') return;
   if (profile === 'open') refuse("there are no checksum canaries under open; leave out integrity: 'strong'");
-  if (isExact(profile))
+  if (profile === 'exact')
     refuse(`${profile} checks every score already, by sums that are exact; leave out integrity: 'strong'`);
-  if (edition === 1) refuse("blocks of edition 1 have no canaries; leave out integrity: 'strong', or edition");
 }
 
 /**
@@ -288,8 +256,8 @@ function checkIntegrity({ integrity = 'standard', profile = 'compact', edition =
 export function plan(request: PlanRequest): Plan {
   check(request);
   if (request.profile === 'open') return planOpen(request);
-  const { dimension, metric = 'cosine', profile = 'compact', edition = DEFAULT_EDITION, maxAdditions = 1 } = request;
-  const parameters = parameterSet(request.parameters ?? profileSet(profile, edition)!);
+  const { dimension, metric = 'cosine', profile = 'compact' } = request;
+  const parameters = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
   const logQ = logModulus(parameters);
   const security = securityOf(parameters.n, logQ);
   if (!security.secure && !(parameters.insecure && request.allowInsecure === true)) {
@@ -299,24 +267,22 @@ export function plan(request: PlanRequest): Plan {
     );
   }
   const normBound = request.normBound ?? 1;
-  const exact = isExact(profile);
+  const exact = profile === 'exact';
   const base = {
     dimension,
     metric,
     profile,
-    edition,
     normBound,
     // Under euclidean both are compared, so they share one scale.
     queryNormBound:
       metric === 'euclidean' ? Math.max(normBound, request.queryNormBound ?? 0) : (request.queryNormBound ?? normBound),
-    maxAdditions,
     integrity: request.integrity ?? 'standard',
     parameters,
     width: dimension + (metric === 'euclidean' ? 1 : 0),
     security,
   };
   if (metric === 'euclidean') base.normBound = base.queryNormBound;
-  const canaries = edition === 1 ? 0 : profile === 'small' ? 2 * CANARIES : CANARIES;
+  const canaries = profile === 'small' ? 2 * CANARIES : CANARIES;
   const group = profile === 'small' ? CHECKSUM_GROUP_SMALL : CHECKSUM_GROUP;
   const checksumGroup = base.integrity === 'strong' ? group : 0;
   const left = parameters.n - canaries;
@@ -366,7 +332,7 @@ export function slotsFor({ canaries, checksumGroup: group }: Plan, records: numb
   return records + canaries + (group === 0 ? 0 : Math.ceil(records / group));
 }
 
-type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'edition' | 'maxAdditions' | 'parameters' | 'width'>;
+type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'parameters' | 'width'>;
 type Chosen = Pick<
   Plan,
   'galleryScale' | 'queryScale' | 'steps' | 'appended' | 'squares' | 'unit' | 'largestPhase' | 'responseBits'
@@ -380,13 +346,13 @@ function atBounds(
   query: number,
   roundingShare: number,
 ): Omit<NoiseInput, 'bits0' | 'bits1'> {
-  const { parameters, width, maxAdditions: additions } = base;
+  const { parameters, width } = base;
   const querySquares = (query * bounds.query) ** 2;
   const gallerySquares = parameters.n * (gallery * bounds.gallery) ** 2;
   // A coordinate of the gallery is rounded modulo Q·m, one of the query modulo Q.
   const rounding =
     ((roundingShare / 12) * (querySquares + gallerySquares / parameters.n)) / wideFactor(parameters) ** 2;
-  return { parameters, width, gallerySquares, querySquares, rounding, additions };
+  return { parameters, width, gallerySquares, querySquares, rounding };
 }
 
 /**
@@ -397,7 +363,7 @@ function split(base: Base, bounds: Bounds, product: number, roundingShare: numbe
   const m = wideFactor(parameters);
   const a = Math.sqrt(parameters.n) * bounds.gallery;
   const body = bodyVariance(parameters) / ERROR_VARIANCE;
-  const b = Math.sqrt(base.maxAdditions * body + roundingShare / (12 * ERROR_VARIANCE * m ** 2)) * bounds.query;
+  const b = Math.sqrt(body + roundingShare / (12 * ERROR_VARIANCE * m ** 2)) * bounds.query;
   const multiple = bounds.multiple * (roundingShare === 0 ? m : 1);
   const gallery = Math.max(1, Math.floor((m * Math.sqrt((product * b) / a)) / multiple)) * multiple;
   return { gallery, query: Math.max(1, Math.floor((product * m) / gallery)) };
@@ -405,7 +371,6 @@ function split(base: Base, bounds: Bounds, product: number, roundingShare: numbe
 
 /** What is left free beyond the largest phase, so that noise does not wrap around. */
 function roomFor(input: NoiseInput): number {
-  if (input.parameters.wideBits === 0) return ROOM_SIGMAS * Math.sqrt(noiseTerms(input).total);
   return Math.sqrt(2 * noiseProxy(input) * (1 - LOG2_WRAP) * Math.LN2);
 }
 
@@ -430,26 +395,22 @@ function planNoisy(base: Base): Chosen {
   let product = half;
   let { gallery, query } = split(base, bounds, product, 1);
   let bits = { c0: 0, c1: 0 };
-  let terms: NoiseTerms | undefined;
   for (let round = 0; round < 8; round++) {
     const input = atBounds(base, bounds, gallery, query, 1);
     bits = noisyBits(input);
-    terms = noiseTerms({ ...input, bits0: bits.c0, bits1: bits.c1 });
     const room = roomFor({ ...input, bits0: bits.c0, bits1: bits.c1 });
     product = (half - worst(gallery, query) - room) / bounds.score;
     ({ gallery, query } = split(base, bounds, product, 1));
   }
   const input = { ...atBounds(base, bounds, gallery, query, 1), bits0: bits.c0, bits1: bits.c1 };
-  terms = noiseTerms(input);
+  const terms = noiseTerms(input);
   const unit = (gallery * query) / m;
   const sigma = Math.sqrt(terms.total);
   const edge = unit * bounds.score + worst(gallery, query);
   if (edge + roomFor(input) > half * (1 + 1e-3)) {
     throw new HersError(
       'UNSUPPORTED_PLAN',
-      base.maxAdditions > 1
-        ? `${base.profile} has no room for ${base.maxAdditions} additions; lower maxAdditions or use exact-250`
-        : `${base.profile} has no room for ${base.dimension} dimensions; use compact or exact`,
+      `${base.profile} has no room for ${base.dimension} dimensions; use compact or exact`,
     );
   }
   return {
@@ -498,12 +459,11 @@ function fewestBits(
 
 /** The finest steps that the promise leaves room for, up to those that are fine enough. */
 function planExact(base: Base): Chosen {
-  if (base.edition === 1 || base.profile === 'exact-250') return planSteps(base, PAPER_STEPS);
   for (let steps = FINEST_STEPS; ; steps = Math.floor(0.95 * steps)) {
     try {
       return planSteps(base, steps);
     } catch (error) {
-      if (steps <= PAPER_STEPS) throw error;
+      if (steps <= COARSEST_STEPS) throw error;
     }
   }
 }
@@ -527,8 +487,7 @@ function planSteps(base: Base, steps: number): Chosen {
   const { gallery, query } = split(base, bounds, half / (bounds.unit * (bounds.score + 0.5)), 0);
   const unit = (gallery * query * bounds.unit) / wideFactor(base.parameters);
   const input = atBounds(base, bounds, gallery, query, 0);
-  const failure = (bits0: number, bits1: number, additions = base.maxAdditions) =>
-    log2Failure(noiseProxy({ ...input, additions, bits0, bits1 }), unit / 2);
+  const failure = (bits0: number, bits1: number) => log2Failure(noiseProxy({ ...input, bits0, bits1 }), unit / 2);
   const bits = fewestBits(base.parameters, (bits0, bits1) => {
     const log2 = failure(bits0, bits1);
     return log2 <= LOG2_FAILURE ? log2 : undefined;
@@ -537,7 +496,7 @@ function planSteps(base: Base, steps: number): Chosen {
   if (log2 > LOG2_FAILURE) {
     throw new HersError(
       'UNSUPPORTED_PLAN',
-      `exact cannot promise right scores after ${base.maxAdditions} additions at dimension ${base.dimension} with ${base.metric}; lower maxAdditions`,
+      `exact cannot promise right scores at dimension ${base.dimension} with ${base.metric}; use compact`,
     );
   }
   const terms = noiseTerms({ ...input, bits0: bits.c0, bits1: bits.c1 });
@@ -580,6 +539,5 @@ function sizes(base: Base, bits: Plan['responseBits'], capacity: number): Plan['
     query: QUERY_OVERHEAD + rows * poly,
     response,
     responsePerScore: response / capacity,
-    homomorphicUpload: block,
   };
 }

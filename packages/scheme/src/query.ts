@@ -31,7 +31,7 @@ export interface Query {
   readonly seed: Uint8Array;
   /** B_1 … B_{width+ℓ} in NTT form, one after the other. */
   readonly rows: Uint32Array;
-  /** A_1 …, where they are not expanded from the seed: those of an open query (README.md §10). */
+  /** A_1 …, where they are not expanded from the seed: those of an open query (README.md §9). */
   readonly masks?: Uint32Array;
 }
 

@@ -26,10 +26,9 @@ import { encodeVectors } from './vectors.ts';
 
 const request = {
   dimension: 4,
-  profile: 'exact-250',
-  edition: 2,
+  profile: 'exact',
   metric: 'dot',
-  parameters: 'insecure_n_64_logq_30_30',
+  parameters: 'insecure_n_64_logq_30_30_wide_4',
   allowInsecure: true,
 } as const;
 const p = plan(request);
@@ -47,11 +46,9 @@ function scene() {
   const key = master.collectionKey(p, collectionId);
 
   // That the context is the right one shows in the key id, which is public.
-  const derived = (label: string, length: number) =>
-    derivedSlowly(seedBytes, `${label}, edition 2`, { plan: p, collectionId }, length);
+  const derived = (label: string, length: number) => derivedSlowly(seedBytes, label, { plan: p, collectionId }, length);
   assert.deepEqual(derived('key id', 16), key.keyId);
   const gallerySeed = derived('gallery secrets', 32);
-  const authenticatorSeed = derived('block authenticator', 32);
   const weightSeed = derived('score weights', 32);
   const canarySeed = derived('canaries', 32);
 
@@ -81,7 +78,7 @@ function scene() {
   assert.deepEqual(secret.expose().secret, resultSecret.slice(0, p.parameters.n));
   assert.deepEqual(decodeQuery(query).seed, derived('query masks', 32));
 
-  const seeds = { seedBytes, gallerySeed, authenticatorSeed, weightSeed, canarySeed, hedge };
+  const seeds = { seedBytes, gallerySeed, weightSeed, canarySeed, hedge };
   const secrets = { ...seeds, blockErrors, queryRandom, querySeed, gallerySecret, resultSecret };
   return { master, key, block, query, secret, response, secrets };
 }
@@ -241,7 +238,7 @@ describe('errors', () => {
   const { master, key, block, query, secret, response } = all;
   const { seedBytes } = all.secrets;
   const other = MasterSeed.generate().collectionKey(p, collectionId);
-  const otherPlan = master.collectionKey(plan({ ...request, maxAdditions: 2 }), collectionId);
+  const otherPlan = master.collectionKey(plan({ ...request, normBound: 2 }), collectionId);
   const wiped = { master: MasterSeed.from(seedBytes), key: scene().key, secret: scene().secret };
   for (const each of Object.values(wiped)) each.wipe();
 
@@ -321,7 +318,6 @@ describe('wiping', () => {
     const filled = (byte: number) => new Uint8Array(32).fill(byte);
     const seeds = {
       gallery: filled(7),
-      authenticator: filled(9),
       weights: filled(5),
       canaries: filled(3),
       queries: filled(2),

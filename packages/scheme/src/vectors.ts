@@ -3,7 +3,6 @@
 
 import { roundVectors as roundTransposed, squareSums } from '@hers/ring';
 import { HersError } from './errors.ts';
-import { isExact } from './parameters.ts';
 import { NORM_TOLERANCE, type Plan } from './plan.ts';
 
 /**
@@ -139,7 +138,7 @@ export function checkVector(
 export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded {
   const { dimension, width, metric, profile } = plan;
   const { data, count } = flatten(vectors, dimension);
-  const exact = isExact(profile);
+  const exact = profile === 'exact';
   const rounded = data instanceof Int32Array;
   if (rounded && !exact) throw new HersError('INVALID_VECTOR', 'only exact takes vectors that are rounded already');
   const bound = role === 'gallery' ? plan.normBound : plan.queryNormBound;
@@ -187,10 +186,7 @@ export function encodeVectors(plan: Plan, vectors: Vectors, role: Role): Encoded
   return { count, values, lifts, squares };
 }
 
-/**
- * The integers that `exact` compares: vectors rounded to a step of the plan, vector-major. Under
- * `exact-250` that is what the paper's own encoding rounds to.
- */
+/** The integers that `exact` compares: vectors rounded to a step of the plan, vector-major. */
 export function roundVectors(plan: Plan, vectors: Vectors, role: Role = 'gallery'): Int32Array {
   const { count, values } = encodeVectors(plan, vectors, role);
   const { dimension } = plan;
@@ -215,7 +211,7 @@ export interface Readout {
 export function readout(plan: Plan, query: Encoded, norm: number): Readout {
   const { metric, profile, normBound, queryNormBound, steps, squares } = plan;
   const scale = normBound * queryNormBound;
-  if (isExact(profile)) {
+  if (profile === 'exact') {
     const slope = scale / steps ** 2;
     if (metric !== 'euclidean') return { slope, offset: 0, sign: 1, shift: 0 };
     let square = 0;
@@ -237,7 +233,7 @@ export function vectorNorm(vector: ArrayLike<number>): number {
  */
 export function plainScores(plan: Plan, gallery: Vectors, query: ArrayLike<number>): Float64Array {
   const { dimension, metric, normBound, queryNormBound, steps } = plan;
-  const exact = isExact(plan.profile);
+  const exact = plan.profile === 'exact';
   const { data, count } = exact
     ? { data: roundVectors(plan, gallery), count: flatten(gallery, dimension).count }
     : flatten(gallery, dimension);

@@ -52,9 +52,7 @@ for (const decoder of decoders) {
         for (const offset of [0, 1, 2, 3]) {
           const buffer = Buffer.from(new ArrayBuffer(bytes.length + 8), offset, bytes.length);
           buffer.set(bytes);
-          const mask = (x: object) => ('mask' in x ? flat(x.mask as object) : []);
-          const [got, want] = [decode(buffer), decode(bytes)];
-          assert.deepEqual(flat({ ...got, mask: mask(got) }), flat({ ...want, mask: mask(want) }));
+          assert.deepEqual(flat(decode(buffer)), flat(decode(bytes)));
         }
       }
     });

@@ -47,7 +47,6 @@ describe('round trips', () => {
       dimension: fc.integer({ min: 2, max: 4096 }),
       metric: fc.constantFrom(...METRICS),
       profile: fc.constantFrom(...PROFILES),
-      edition: fc.constantFrom(1 as const, 2 as const),
       galleryScale: scale,
     })
     .map((info) => ({ ...info, width: info.dimension + (info.metric === 'euclidean' ? 1 : 0) }));
@@ -59,13 +58,8 @@ describe('round trips', () => {
         slots: slots(set.n),
         keyId: id,
         blockId: id,
-        additions: fc.integer({ min: 1, max: set.wideBits > 0 ? 1 : 0xffffffff }),
         galleryScale: scale,
-        // A wide mask is its seed: its residues are not all of it.
-        mask: fc.oneof(
-          seed.map((seed) => ({ seed })),
-          ...(set.wideBits > 0 ? [] : [rows(set, 1).map((residues) => ({ residues }))]),
-        ),
+        seed,
         rows: rows(set, width),
       })
       .map(({ fixed, slots, ...rest }) => ({ ...fixed, ...slots, ...rest })),

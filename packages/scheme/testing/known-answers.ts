@@ -1,16 +1,15 @@
-// Known answers: every wire format and the tags of blocks, computed from fixed seeds.
-// known-answers.json holds what must come out, in Node and in browsers alike, so nothing here needs
-// either. It lies on the secret side because it encrypts and decrypts; nothing exports it.
+// Known answers: every wire format, computed from fixed seeds. known-answers.json holds what must
+// come out, in Node and in browsers alike, so nothing here needs either. It lies on the secret side
+// because it encrypts and decrypts; nothing exports it.
 
 import { rootOfUnity } from '@hers/ring';
 import { sha256 } from '@noble/hashes/sha2.js';
-import { addBlocks, type Block, decodeBlock, encodeBlock } from '../src/block.ts';
+import { decodeBlock, encodeBlock } from '../src/block.ts';
 import { PARAMETER_SETS } from '../src/parameters.ts';
 import { type Plan, type PlanRequest, plan } from '../src/plan.ts';
 import { decodeQuery } from '../src/query.ts';
 import { encodeResponse } from '../src/response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../src/scan.ts';
-import { authenticate } from '../src/secret/authenticator.ts';
 import { decryptBlock, type QuerySecret } from '../src/secret/decrypt.ts';
 import { type Entropy, encryptBlockFrom, encryptQueryFrom } from '../src/secret/encrypt.ts';
 import { MasterSeed } from '../src/secret/key.ts';
@@ -20,122 +19,52 @@ interface Case {
   readonly name: string;
   readonly request: PlanRequest;
   readonly epoch: number;
-  /** Slots of the first block, and how many templates the second adds behind them, if any. */
+  /** Slots of the block. */
   readonly first: number;
   readonly count: number;
-  readonly added: number;
 }
 
-const small = { edition: 1, parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
-const smallPair = { ...small, parameters: 'insecure_n_64_logq_30_30', profile: 'exact' } as const;
-const wide = { edition: 2, parameters: 'insecure_n_64_logq_30_wide_5', allowInsecure: true } as const;
-const widePair = { ...wide, parameters: 'insecure_n_64_logq_30_30_wide_4', profile: 'exact' } as const;
-const short = { ...wide, parameters: 'insecure_n_64_logq_24_wide_5', profile: 'small' } as const;
+const compact = { parameters: 'insecure_n_64_logq_30_wide_5', allowInsecure: true } as const;
+const exact = { parameters: 'insecure_n_64_logq_30_30_wide_4', allowInsecure: true, profile: 'exact' } as const;
+const small = { parameters: 'insecure_n_64_logq_24_wide_5', allowInsecure: true, profile: 'small' } as const;
 
 /**
- * Every profile and all three metrics on the small sets, which anyone can follow by hand; then the
- * sets that are in use. First those of the first edition.
+ * Every profile and all three metrics on the tiny sets, which anyone can follow by hand; then the
+ * sets that are in use.
  */
 const CASES: readonly Case[] = [
+  { name: 'tiny compact cosine', request: { ...compact, dimension: 4 }, epoch: 0, first: 5, count: 9 },
   {
-    name: 'small compact cosine',
-    request: { ...small, dimension: 4, maxAdditions: 2 },
-    epoch: 0,
-    first: 5,
-    count: 9,
-    added: 3,
-  },
-  {
-    name: 'small compact euclidean',
-    request: { ...small, dimension: 4, metric: 'euclidean', normBound: 2, maxAdditions: 2 },
+    name: 'tiny compact euclidean',
+    request: { ...compact, dimension: 4, metric: 'euclidean', normBound: 2 },
     epoch: 1,
     first: 0,
-    count: 60,
-    added: 4,
+    count: 64,
   },
   {
-    name: 'small exact dot',
-    request: { ...smallPair, dimension: 4, metric: 'dot', normBound: 1, queryNormBound: 3, maxAdditions: 2 },
+    name: 'tiny exact dot',
+    request: { ...exact, dimension: 4, metric: 'dot', normBound: 1, queryNormBound: 3 },
     epoch: 0xffffffff,
     first: 40,
-    count: 1,
-    added: 20,
-  },
-  {
-    name: 'small exact euclidean',
-    request: { ...smallPair, dimension: 4, metric: 'euclidean', maxAdditions: 2 },
-    epoch: 2,
-    first: 1,
-    count: 6,
-    added: 2,
-  },
-  {
-    name: 'compact cosine',
-    request: { edition: 1, dimension: 32, maxAdditions: 2 },
-    epoch: 3,
-    first: 1000,
-    count: 40,
-    added: 8,
-  },
-  {
-    name: 'exact dot',
-    request: { edition: 1, profile: 'exact', dimension: 8, metric: 'dot', normBound: 2, maxAdditions: 2 },
-    epoch: 4,
-    first: 4000,
-    count: 64,
-    added: 32,
-  },
-  { name: 'wide compact cosine', request: { ...wide, dimension: 4 }, epoch: 0, first: 5, count: 9, added: 0 },
-  {
-    name: 'wide compact euclidean',
-    request: { ...wide, dimension: 4, metric: 'euclidean', normBound: 2 },
-    epoch: 1,
-    first: 0,
-    count: 64,
-    added: 0,
-  },
-  {
-    name: 'wide exact dot',
-    request: { ...widePair, dimension: 4, metric: 'dot', normBound: 1, queryNormBound: 3 },
-    epoch: 2,
-    first: 40,
     count: 21,
-    added: 0,
   },
   {
-    name: 'wide exact euclidean',
-    request: { ...widePair, dimension: 4, metric: 'euclidean' },
+    name: 'tiny exact euclidean',
+    request: { ...exact, dimension: 4, metric: 'euclidean' },
     epoch: 3,
     first: 1,
     count: 6,
-    added: 0,
   },
-  { name: 'wide small cosine', request: { ...short, dimension: 4 }, epoch: 4, first: 2, count: 30, added: 0 },
+  { name: 'tiny small cosine', request: { ...small, dimension: 4 }, epoch: 4, first: 2, count: 30 },
+  { name: 'compact cosine', request: { dimension: 32 }, epoch: 6, first: 0, count: 48 },
   {
-    name: 'second exact-250 dot',
-    request: { edition: 2, profile: 'exact-250', dimension: 8, metric: 'dot', normBound: 2, maxAdditions: 2 },
-    epoch: 5,
-    first: 100,
-    count: 64,
-    added: 32,
-  },
-  { name: 'second compact cosine', request: { edition: 2, dimension: 32 }, epoch: 6, first: 0, count: 48, added: 0 },
-  {
-    name: 'second exact euclidean',
-    request: { edition: 2, profile: 'exact', dimension: 8, metric: 'euclidean', normBound: 2 },
+    name: 'exact euclidean',
+    request: { profile: 'exact', dimension: 8, metric: 'euclidean', normBound: 2 },
     epoch: 7,
     first: 4000,
     count: 96,
-    added: 0,
   },
-  {
-    name: 'second small cosine',
-    request: { edition: 2, profile: 'small', dimension: 32 },
-    epoch: 8,
-    first: 2000,
-    count: 48,
-    added: 0,
-  },
+  { name: 'small cosine', request: { profile: 'small', dimension: 32 }, epoch: 8, first: 2000, count: 48 },
 ];
 
 /** SHA-256 of a text: where every "random" byte of the known answers comes from. */
@@ -146,7 +75,7 @@ function hashOf(text: string): Uint8Array {
 const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 const base64 = (bytes: Uint8Array): string => btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(''));
 
-/** The largest message of the small sets has 4200 bytes. */
+/** The largest message of the tiny sets has 4200 bytes. */
 const WHOLE_BYTES = 5000;
 
 /** Whole where it is small; else a hash, and the ends to see where a difference begins. */
@@ -227,7 +156,7 @@ function scoresOf(secret: QuerySecret, bytes: Uint8Array) {
   return { first, scores: [...scores], ...(integers ? { integers: [...integers] } : {}) };
 }
 
-function answer({ name, request, epoch, first, count, added }: Case) {
+function answer({ name, request, epoch, first, count }: Case) {
   const p = plan(request);
   const masterSeed = hashOf(`${name}, master seed`);
   const collectionId = hashOf(`${name}, collection`).slice(0, ID_BYTES);
@@ -238,30 +167,8 @@ function answer({ name, request, epoch, first, count, added }: Case) {
   const queryEntropy = new FixedEntropy(`${name}, query`);
   const { query, secret } = encryptQueryFrom(queryEntropy, key, vectorsOf(3, 1, p.dimension)[0]);
   const expanded = expandedQuery(decodeQuery(query));
-  const respond = (bytes: Uint8Array) => encodeResponse(scanBlock(blockMatrix(decodeBlock(bytes)), expanded));
-  const response = respond(block);
+  const response = encodeResponse(scanBlock(blockMatrix(decodeBlock(block)), expanded));
   const decrypted = decryptBlock(key, block);
-
-  const addition = () => {
-    const moreEntropy = new FixedEntropy(`${name}, second block`);
-    const next = { first: first + count };
-    const more = encryptBlockFrom(moreEntropy, key, vectorsOf(count, added, p.dimension), next);
-    // A sum draws its name from the platform; here it gets a fixed one.
-    const blockId = hashOf(`${name}, sum`).slice(0, ID_BYTES);
-    const summed: Block = { ...addBlocks(decodeBlock(block), more, p.maxAdditions), blockId };
-    const sum = encodeBlock(summed);
-    const sumResponse = respond(sum);
-    return {
-      secondBlock: { ...next, count: added, ...blockSeeds(moreEntropy), message: message(encodeBlock(more)) },
-      sum: { blockId: hex(blockId), message: message(sum), vectors: vectorsIn(decryptBlock(key, sum)) },
-      sumResponse: { message: message(sumResponse), ...scoresOf(secret, sumResponse) },
-      tags: {
-        block: hex(authenticate(key, block)),
-        secondBlock: hex(authenticate(key, more)),
-        sum: hex(authenticate(key, sum)),
-      },
-    };
-  };
 
   return {
     name,
@@ -275,7 +182,6 @@ function answer({ name, request, epoch, first, count, added }: Case) {
     block: { first, count, ...blockSeeds(blockEntropy), message: message(block), vectors: vectorsIn(decrypted) },
     query: { ...queryDraws(queryEntropy), maskSeed: hex(key.queryMasks), message: message(query) },
     response: { message: message(response), ...scoresOf(secret, response) },
-    ...(added > 0 ? addition() : {}),
   };
 }
 

@@ -1,8 +1,6 @@
 // Measures the noise of real encryptions against its prediction. For tests and campaigns: it sees
 // phases before they are rounded.
 
-import { addBlocks, type Block } from '../src/block.ts';
-import { isExact } from '../src/parameters.ts';
 import type { Plan } from '../src/plan.ts';
 import { predictedNoise } from '../src/predict.ts';
 import { decodeQuery } from '../src/query.ts';
@@ -30,8 +28,6 @@ export interface Measurement {
 export interface MeasureOptions {
   readonly gallery: GalleryKind;
   readonly queries: number;
-  /** The block is the sum of so many ciphertexts of equally many templates each. */
-  readonly additions?: number;
   readonly entropy: Entropy;
   /** Standard normal numbers for the vectors. */
   readonly normal: () => number;
@@ -61,21 +57,14 @@ function unit(row: Float32Array, normal: () => number): void {
 }
 
 export function measureNoise(plan: Plan, options: MeasureOptions): Measurement {
-  const { gallery: kind, queries, additions = 1, entropy, normal } = options;
+  const { gallery: kind, queries, entropy, normal } = options;
   const { dimension } = plan;
   const key = MasterSeed.from(entropy.seed()).collectionKey(plan, entropy.id());
   const gallery = makeGallery(kind, plan.parameters.n, dimension, normal);
   const count = gallery.length / dimension;
-  const steps = queries + additions;
-  let block: Block | undefined;
-  for (let k = 0; k < additions; k++) {
-    const first = Math.floor((k * count) / additions);
-    const last = Math.floor(((k + 1) * count) / additions);
-    const part = encryptBlockFrom(entropy, key, gallery.subarray(first * dimension, last * dimension), { first });
-    block = block ? addBlocks(block, part, additions) : part;
-    options.onProgress?.(k + 1, steps);
-  }
-  const matrix = blockMatrix(block!);
+  const steps = queries + 1;
+  const matrix = blockMatrix(encryptBlockFrom(entropy, key, gallery));
+  options.onProgress?.(1, steps);
   const encoded = encodeVectors(plan, gallery, 'gallery');
   let squares = 0;
   let predicted = 0;
@@ -87,15 +76,15 @@ export function measureNoise(plan: Plan, options: MeasureOptions): Measurement {
     const { query, secret } = encryptQueryFrom(entropy, key, vector);
     const phase = rawPhase(secret, encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query)))));
     secret.wipe();
-    const truth = isExact(plan.profile) ? exactPhases(plan, encoded, vector) : realScores(gallery, vector);
+    const truth = plan.profile === 'exact' ? exactPhases(plan, encoded, vector) : realScores(gallery, vector);
     for (let j = 0; j < plan.parameters.n; j++) {
       const error = Math.abs(phase[j] - (j < count ? truth[j] : 0));
       squares += error * error;
       if (error > largest) largest = error;
       if (error >= 0.5) wrong++;
     }
-    predicted += predictedNoise(plan, gallery, vector, additions) ** 2;
-    options.onProgress?.(additions + k + 1, steps);
+    predicted += predictedNoise(plan, gallery, vector) ** 2;
+    options.onProgress?.(k + 2, steps);
   }
   const scores = queries * plan.parameters.n;
   const measured = Math.sqrt(squares / scores);

@@ -287,7 +287,7 @@ describe('callers with tokens of their own', () => {
       limits: { scans: 1, memoryBytes: 64 * 2 ** 20 },
     });
     // More than the buffers of a connection hold.
-    const shape = { set: 'n_4096_logq_30_30', width: 2 };
+    const shape = { set: 'n_4096_logq_30_30_wide_4', width: 2 };
     const { samples, version, search } = await filled(server.store, 40, shape);
     const queries = Array.from({ length: 48 }, () => encodeQuery(samples.query(shape)));
     const large = Buffer.from(encodeMessage({ version }, queries));

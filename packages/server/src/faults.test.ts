@@ -81,7 +81,7 @@ describe('a client that', () => {
   it('vanishes in the middle of an answer, or does not read it, ends the scan', async () => {
     await using server = await served({ limits: { stallSeconds: 0.5, scans: 1 } });
     // More than the buffers of a connection hold.
-    const shape = { set: 'n_4096_logq_30_30', width: 2 };
+    const shape = { set: 'n_4096_logq_30_30_wide_4', width: 2 };
     const { samples, version, search } = await filled(server.store, 40, shape);
     const queries = Array.from({ length: 24 }, () => encodeQuery(samples.query(shape)));
     const large = Buffer.from(encodeMessage({ version }, queries));

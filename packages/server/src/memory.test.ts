@@ -218,7 +218,7 @@ it('records that come in large frames are counted', async () => {
 it('streams to readers that do not read are counted', async () => {
   const limit = 8 * MIB;
   await using server = await served({ measure, limits: { memoryBytes: limit } });
-  await filled(server.store, 40, { set: 'n_4096_logq_30_30', width: 16 });
+  await filled(server.store, 40, { set: 'n_4096_logq_30_30_wide_4', width: 16 });
   const connections = [];
   for (let i = 0; i < 8; i++) {
     const connection = await open(server.url);

@@ -74,10 +74,10 @@ it('an answer that is not read is given up', async () => {
 
 it('a change deletes so many records at most, and snapshots are so many at a time', async () => {
   await using server = await served({ limits: { scans: 2 } });
-  await filled(server.store, 60, { set: 'n_4096_logq_30_30', width: 4 });
+  await filled(server.store, 60, { set: 'n_4096_logq_30_30_wide_4', width: 4 });
   const none = new Uint8Array(0);
   const removed = new Uint8Array(16 * (MAX_REMOVED + 1));
-  const commit = encodeMessage({ expected: 2 }, [Buffer.from('3'), removed, none, none, none]);
+  const commit = encodeMessage({ expected: 2 }, [Buffer.from('3'), removed, none, none]);
   const answer = await post(server.url, `${FACES}/commit`, commit);
   assert.equal(answer.status, 413);
   const { socket } = await open(server.url);

@@ -140,7 +140,7 @@ class Model {
     await this.addBlocks(
       samples.block(),
       samples.block({ count: 7 }),
-      samples.block({ set: 'insecure_n_64_logq_30_30', keyId: new Uint8Array(16).fill(2) }),
+      samples.block({ set: 'insecure_n_64_logq_30_30_wide_4', keyId: new Uint8Array(16).fill(2) }),
     );
     const [gone, replaced] = this.records.values();
     const next = { handle: replaced.handle, sealed: samples.bytes(99) };
@@ -347,7 +347,7 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
 
     test('blocks come in pieces cut anywhere, and go out as they came', async (service) => {
       const model = await Model.create(service);
-      const block = model.samples.block({ set: 'insecure_n_64_logq_30_30', width: 9 });
+      const block = model.samples.block({ set: 'insecure_n_64_logq_30_30_wide_4', width: 9 });
       const encoded = encodeBlock(block);
       const pieces = async function* () {
         for (let at = 0; at < encoded.length; at += 1001) yield encoded.subarray(at, at + 1001);
@@ -496,7 +496,7 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       await model.fill();
       const blocks = [...model.blocks.values()];
       const ours = blocks.filter((block) => block.keyId[0] === 1);
-      const other = samples.query({ set: 'insecure_n_64_logq_30_30', keyId: new Uint8Array(16).fill(2) });
+      const other = samples.query({ set: 'insecure_n_64_logq_30_30_wide_4', keyId: new Uint8Array(16).fill(2) });
       await model.checkSearch(query());
       await model.checkSearch(query(), query(), other);
       await model.checkSearch(samples.query({ keyId: samples.id() }));

@@ -81,7 +81,7 @@ export class Samples {
   }
 
   block(shape: SampleShape = {}): Block {
-    const { set = 'insecure_n_64_logq_30', width = 3, keyId = new Uint8Array(16).fill(1), first = 0 } = shape;
+    const { set = 'insecure_n_64_logq_30_wide_5', width = 3, keyId = new Uint8Array(16).fill(1), first = 0 } = shape;
     const parameters = parameterSet(set);
     return {
       parameters,
@@ -90,15 +90,14 @@ export class Samples {
       width,
       first,
       count: shape.count ?? parameters.n - first,
-      additions: 1,
       galleryScale: GALLERY_SCALE,
-      mask: { seed: this.bytes(32) },
+      seed: this.bytes(32),
       rows: this.#residues(parameters, width),
     };
   }
 
   query(shape: SampleShape = {}): Query {
-    const { set = 'insecure_n_64_logq_30', width = 3, keyId = new Uint8Array(16).fill(1) } = shape;
+    const { set = 'insecure_n_64_logq_30_wide_5', width = 3, keyId = new Uint8Array(16).fill(1) } = shape;
     const parameters = parameterSet(set);
     return {
       parameters,

@@ -20,7 +20,6 @@ import {
 } from '@hers/service';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
-import type { BlockSeed } from './catalogue/journal.ts';
 import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
@@ -170,10 +169,7 @@ async function adopt(
       fault('commit.within');
       return written;
     },
-    () => [
-      { number, seeds: seedsOf(draft.added) },
-      { collection: { number, name, id, descriptor, version, manifest } },
-    ],
+    () => [{ number, seeds: draft.added }, { collection: { number, name, id, descriptor, version, manifest } }],
     { mayUseReserve: draft.loses && draft.stages.length === 0 },
   );
   fault('commit.committed');
@@ -285,11 +281,6 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
     stages: stagesOf(change),
     loses: removed.length + dropped.size + droppedLists.length > 0,
   };
-}
-
-/** For blocks whose masks are derived from seeds. */
-export function seedsOf(rows: readonly BlockRow[]): BlockSeed[] {
-  return rows.flatMap(({ id, seed }) => (seed === null ? [] : [{ id, seed }]));
 }
 
 /** Within the transaction. Drops come first, so that a change can replace an entry it drops. */

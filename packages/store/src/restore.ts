@@ -7,7 +7,6 @@ import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/stored-block.ts';
 import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { seedsOf } from './commit.ts';
 import { fault } from './faults.ts';
 import { LIST, MAX_CONTENT, RECORD } from './files/entry.ts';
 import { decodePlace } from './files/place.ts';
@@ -222,7 +221,7 @@ class Filling {
     const row = newBlockRow(block, { hash: sha256(encoded), bytes: encoded.length }, file);
     collection.folder.catalogue.transaction(
       () => collection.tables.addBlock(row),
-      () => [{ number: collection.number, seeds: seedsOf([row]) }],
+      () => [{ number: collection.number, seeds: [row] }],
     );
     collection.addBlock(row);
     this.#blocks++;

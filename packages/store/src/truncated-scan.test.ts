@@ -24,7 +24,7 @@ interface Content {
 }
 
 /** Large enough that a search takes a while. */
-const large = { set: 'n_2048_logq_30', width: 61 };
+const large = { set: 'n_2048_logq_30_wide_5', width: 61 };
 const small = { width: 2 };
 
 async function fill(store: Service, name: string, shape: object, count: number): Promise<Content> {

@@ -1,16 +1,8 @@
 // Our own scheme as an engine: blocks of the shared-mask scheme, scanned by a kernel.
 
+import { parameterSet, roundVectors, STEPS } from '@hers/paper';
 import { type Kernel, openKernel, type SegmentHandle, segmentBlocks, segmentBytes } from '@hers/scan';
-import {
-  addBlocks,
-  type Block,
-  blockMatrix,
-  decodeBlock,
-  decodeQuery,
-  type Plan,
-  type Profile,
-  plan,
-} from '@hers/scheme';
+import { type Block, blockMatrix, decodeBlock, decodeQuery, type Plan, type Profile, plan } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import type { Engine, EngineClient, EngineQuery, EngineServer, ScorePart } from './engine.ts';
 
@@ -19,8 +11,6 @@ export const PROFILES: readonly ['compact', 'exact'] = ['compact', 'exact'] as c
 export interface SharedMaskOptions {
   readonly dimension: number;
   readonly profile: Profile;
-  /** Online enrolment needs room for additions; 1 is for blocks that are encrypted at once. */
-  readonly maxAdditions?: number;
   /**
    * A kernel to scan with, which the caller closes. By default the engine opens the fastest that
    * works.
@@ -28,18 +18,14 @@ export interface SharedMaskOptions {
   readonly kernel?: Kernel;
 }
 
-/**
- * The plan under which both engines round alike: inner products of vectors of norm at most 1. The
- * paper rounds to 1/250, so exact means that here.
- */
-export function comparablePlan(dimension: number, profile: Profile, maxAdditions = 1): Plan {
-  const alike = profile === 'exact' ? 'exact-250' : profile;
-  return plan({ dimension, profile: alike, metric: 'dot', normBound: 1, maxAdditions });
+/** The plan for what the paper compares: inner products of vectors of norm at most 1. */
+export function comparablePlan(dimension: number, profile: Profile): Plan {
+  return plan({ dimension, profile, metric: 'dot', normBound: 1 });
 }
 
 export async function openSharedMask(options: SharedMaskOptions): Promise<Engine> {
-  const { dimension, profile, maxAdditions, kernel } = options;
-  const chosen = comparablePlan(dimension, profile, maxAdditions);
+  const { dimension, profile, kernel } = options;
+  const chosen = comparablePlan(dimension, profile);
   const client = new SharedMaskClient(chosen);
   const opened = kernel ? undefined : (await openKernel({ warn() {} })).kernel;
   const server = new SharedMaskServer(chosen, kernel ?? opened!);
@@ -59,6 +45,8 @@ export async function openSharedMask(options: SharedMaskOptions): Promise<Engine
 class SharedMaskClient implements EngineClient {
   readonly keys = new Uint8Array();
   readonly #key: CollectionKey;
+  /** The first template of each block. */
+  readonly #starts: number[] = [];
   #size = 0;
 
   constructor(plan: Plan) {
@@ -68,27 +56,30 @@ class SharedMaskClient implements EngineClient {
   }
 
   *enrol(vectors: Float64Array): Generator<Uint8Array> {
-    const { dimension, parameters } = this.#key.plan;
-    for (let at = 0; at < vectors.length; ) {
-      const first = this.#size % parameters.n;
-      const part = vectors.subarray(at, at + (parameters.n - first) * dimension);
+    const { dimension, parameters, steps } = this.#key.plan;
+    // The paper rounds to 1/250: under exact, those integers are what is encrypted.
+    const given = steps > 0 ? rounded(vectors, dimension) : vectors;
+    for (let at = 0; at < given.length; at += parameters.n * dimension) {
+      const part = given.subarray(at, at + parameters.n * dimension);
+      this.#starts.push(this.#size);
       this.#size += part.length / dimension;
-      at += part.length;
-      yield encryptBlock(this.#key, part, { first });
+      yield encryptBlock(this.#key, part);
     }
   }
 
   query(vector: ArrayLike<number>): EngineQuery {
-    const { n } = this.#key.plan.parameters;
-    const { query, secret } = encryptQuery(this.#key, vector);
+    const { dimension, steps } = this.#key.plan;
+    const given = steps > 0 ? Array.from(rounded(Float64Array.from(vector), dimension), (x) => x / steps) : vector;
+    const { query, secret } = encryptQuery(this.#key, given);
+    const starts = this.#starts;
     return {
       bytes: query,
       read(response): ScorePart {
         const { block, bytes } = readNumbered(response);
         const { scores, integers } = secret.decrypt(bytes);
         return {
-          first: block * n,
-          integers: integers ?? Int32Array.from(scores, (score) => Math.round(score * 250 ** 2)),
+          first: starts[block],
+          integers: integers ?? Int32Array.from(scores, (score) => Math.round(score * STEPS ** 2)),
         };
       },
       close: () => secret.wipe(),
@@ -123,8 +114,7 @@ class SharedMaskServer implements EngineServer {
 
   async enrol(upload: Uint8Array): Promise<void> {
     const block = decodeBlock(upload);
-    if (block.first === 0) this.#blocks.push(block);
-    else this.#blocks.push(addBlocks(this.#blocks.pop()!, block, this.#plan.maxAdditions));
+    this.#blocks.push(block);
     this.#size += block.count;
     await this.#unload();
   }
@@ -153,6 +143,10 @@ class SharedMaskServer implements EngineServer {
     await this.#unload();
     this.#blocks.length = 0;
   }
+}
+
+function rounded(vectors: Float64Array, dimension: number): Int32Array {
+  return roundVectors(parameterSet('bfv_n_4096_t_1032193'), vectors, dimension);
 }
 
 /** A response and the number of its block: this client keeps no list of block ids. */

@@ -9,7 +9,6 @@ import {
   blockMatrix,
   decodeBlock,
   decodeQuery,
-  isExact,
   type Plan,
   type Profile,
   plainScores,
@@ -149,7 +148,7 @@ export class SharedMaskGallery {
       const expected = plainScores(this.plan, gallery, this.#probe);
       for await (const { response } of this.#kernel.scan([handle], [decodeQuery(query)])) {
         const { scores } = secret.decrypt(response);
-        const allowed = isExact(this.plan.profile) ? 1e-6 : 8 * this.plan.noise.score;
+        const allowed = this.plan.profile === 'exact' ? 1e-6 : 8 * this.plan.noise.score;
         if (scores.length !== n || !expected.every((score, j) => Math.abs(score - scores[j]) <= allowed)) {
           throw new Error('our scan gave wrong scores, so its time means nothing.');
         }

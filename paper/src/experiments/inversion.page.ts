@@ -67,11 +67,11 @@ function widestGain(data: InversionData): string {
 }
 
 function introduction(data: InversionData): string[] {
-  const { data: source, split, probes, galleries, templates, edition = 1 } = data.parameters;
+  const { data: source, split, probes, galleries, templates } = data.parameters;
   const figures = new Figures(data);
   return [
     `An attacker learns the scores of an unknown probe and tries to compute the probe. How well that goes depends on what else it has: the templates, the ciphertext, nothing, or probes that it knows. The figures are the mean cosine of the result and the probe; 1 is the probe itself. **${cosine(figures, 'guess-mean')} is what an attacker reaches that sees nothing**, knows what faces look like and answers with their mean. (A stranger's face reaches ${figures.value('guess-stranger').toFixed(3)}.) An attack below that guess has failed and proves nothing. So where nothing should come back, the attackers know the population too, and are compared with the guess on the same probes.`,
-    `Scores are the decrypted ones of real encrypted searches: ${probes} probes, spread over ${galleries} galleries of ${grouped(templates)} templates with a key each, in blocks of edition ${edition}. ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first. A picture drawn at random is of the same person for ${figures.value('guess-identified').toFixed(3)} of the probes, because some people have many.`,
+    `Scores are the decrypted ones of real encrypted searches: ${probes} probes, spread over ${galleries} galleries of ${grouped(templates)} templates with a key each. ± is 95 %, from how much these differ. "Person found" is how often the reconstruction, used as a probe, finds another picture of the same person first. A picture drawn at random is of the same person for ${figures.value('guess-identified').toFixed(3)} of the probes, because some people have many.`,
     `${source}. ${saidSplit(split)} What an attacker knows about the population, it knows from the half that is fitted on.`,
   ];
 }

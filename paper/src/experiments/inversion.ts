@@ -2,7 +2,7 @@
 // else the attacker has; and whether ciphertexts can be linked.
 
 import type { Profile } from '@hers/scheme';
-import { DEFAULT_EDITION, plan } from '@hers/scheme';
+import { plan } from '@hers/scheme';
 import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { splitByLabel } from '../data/datasets.ts';
 import type { Data, Experiment, Figure } from '../lab/experiment.ts';
@@ -49,8 +49,6 @@ export interface InversionParameters {
     /** At which the judge counts coefficients that are close; there were 13 before. */
     readonly scales?: number;
   };
-  /** Of the blocks; those before it was recorded are of the first. */
-  readonly edition?: number;
 }
 
 interface Linked extends Linking {
@@ -108,7 +106,6 @@ function sizesOf({ groups, sizes, rehearsed, knownProbes, rehearsals }: Campaign
       copied: COPIED,
       scales: SCALES,
     },
-    edition: DEFAULT_EDITION,
   };
 }
 

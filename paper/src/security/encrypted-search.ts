@@ -9,7 +9,6 @@ import {
   decodeQuery,
   encodeResponse,
   expandedQuery,
-  isExact,
   type Profile,
   plan,
   polyWords,
@@ -60,7 +59,7 @@ export class EncryptedBlock {
    */
   compared(probes: Float32Array): Float64Array {
     const { plan } = this.#key;
-    const steps = isExact(plan.profile) ? plan.steps : plan.queryScale;
+    const steps = plan.profile === 'exact' ? plan.steps : plan.queryScale;
     return Float64Array.from(roundVectors(plan, probes, 'query'), (x) => x / steps);
   }
 

@@ -2,7 +2,7 @@
 // and block. Otherwise what the probes of one block share would look like a result. The intervals
 // come from the differences between groups.
 
-import { isExact, type Plan, type Profile, plan } from '@hers/scheme';
+import { type Plan, type Profile, plan } from '@hers/scheme';
 import { eachScoreRow, matedPlaces, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
 import {
   cosine,
@@ -72,7 +72,7 @@ const GROUPS = 20;
  * under `exact` that of rounding both unit vectors, each coordinate with a variance of 1/12 step².
  */
 export function scoreError({ profile, noise, steps }: Plan): number {
-  return isExact(profile) ? 1 / (Math.sqrt(6) * steps) : noise.score;
+  return profile === 'exact' ? 1 / (Math.sqrt(6) * steps) : noise.score;
 }
 
 /** Who is attacked with what. Counts are checked on construction, before anything is encrypted. */

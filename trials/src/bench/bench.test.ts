@@ -10,7 +10,7 @@ function bench(...args: string[]) {
 }
 
 test('--json prints one object and nothing else', () => {
-  const { status, stdout, stderr } = bench('scheme', '--quick', '--edition', 'both', '--json');
+  const { status, stdout, stderr } = bench('scheme', '--quick', '--json');
   assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
   assert.deepEqual(Object.keys(report), ['bench', 'parameters', 'machine', 'results']);
@@ -30,10 +30,6 @@ test('--json prints one object and nothing else', () => {
     const value = Number(values.get(name));
     assert.ok(value > 0.8 * bar && value <= bar, `${name}: ${value}`);
   }
-  // Of both editions in one run, the first stands beside the second: three times its error.
-  const before = report.results.find(({ name }: { name: string }) => name === 'score-error-compact-edition-1');
-  assert.equal(before.against, 'score-error-compact');
-  assert.ok(before.ratio > 2.7 && before.ratio < 3.6, `${before.ratio}`);
 });
 
 test('canaries measures the check of responses, and what it adds with the slots that canaries take', () => {
@@ -107,8 +103,6 @@ for (const [what, args, message] of [
   ['an unknown name', ['nonsense'], /^There is no benchmark 'nonsense'/],
   ['a name every object has', ['constructor'], /^There is no benchmark 'constructor'/],
   ['an unknown option', ['scheme', '--nonsense'], /^Unknown option '--nonsense'/],
-  ['an edition that there is not', ['scheme', '--edition', '3'], /^--edition takes 1, 2 or both/],
-  ['a profile that an edition has not', ['scan', '--edition', 'both', '--profile', 'small'], /^Edition 1 has/],
   ['one argument too many', ['scheme', 'again'], /^Unexpected argument 'again'/],
 ] as const) {
   test(`${what} is answered by one sentence and exit code 2`, () => {

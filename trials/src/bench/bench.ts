@@ -15,8 +15,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     summary: "the client's cryptography: NTT, encryption, decryption, sizes, beside SEAL",
     options: {
       quick: { type: 'boolean', help: 'one run of each: rough figures in a few seconds' },
-      edition: { type: 'string', help: 'edition of the blocks: 1, 2, or both in one run (2)' },
-      profile: { type: 'string', help: 'one profile alone: compact, small, exact or exact-250' },
+      profile: { type: 'string', help: 'one profile alone: compact, small or exact' },
     },
     run: async (values) => (await import('./scheme.ts')).run(values),
   },
@@ -47,8 +46,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     options: {
       count: { type: 'string', help: 'templates (1000000)' },
       dimension: { type: 'string', help: 'dimensions (128; then also 32 and 512)' },
-      profile: { type: 'string', help: 'compact, small, exact or exact-250 (compact)' },
-      edition: { type: 'string', help: 'edition of the blocks: 1, 2, or both in one run (2)' },
+      profile: { type: 'string', help: 'compact, small or exact (compact)' },
       runs: { type: 'string', help: 'runs of each measurement (21)' },
       folder: { type: 'string', help: 'where the gallery is written (the temporary folder)' },
       isa: { type: 'string', help: 'instructions of the native code, such as avx2 (the best of this machine)' },
@@ -78,7 +76,7 @@ const BENCHES: Readonly<Record<string, Bench>> = {
       searches: { type: 'string', help: 'timed searches (50)' },
       folder: { type: 'string', help: 'where the database is written (the temporary folder)' },
       kernel: { type: 'string', help: 'cuda: a gallery in the memory of a GPU, made in bulk, of up to 100 million' },
-      profile: { type: 'string', help: 'with --kernel: compact, small, exact or exact-250 (compact)' },
+      profile: { type: 'string', help: 'with --kernel: compact, small or exact (compact)' },
       integrity: { type: 'string', help: 'with --kernel: standard or strong (standard)' },
     },
     run: async ({ kernel, ...values }) =>

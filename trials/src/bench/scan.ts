@@ -25,7 +25,6 @@ import {
   ringOf,
 } from '@hers/scheme';
 import { machine } from '@hers/vectors/machine';
-import { besideSecond, editionsOf } from './editions.ts';
 
 const BATCH = 8;
 /** How often the gallery is opened, to be scanned for the first time. */
@@ -36,7 +35,6 @@ export interface ScanBenchOptions {
   readonly count?: string;
   readonly dimension?: string;
   readonly profile?: string;
-  readonly edition?: string;
   readonly runs?: string;
   /** Instructions of the native kernel and of the search in the clear. */
   readonly isa?: string;
@@ -50,21 +48,13 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
   const dimension = positive(options.dimension ?? '128', 'dimension');
   const runs = positive(options.runs ?? '21', 'runs');
   const profile = (options.profile ?? 'compact') as Profile;
-  const editions = editionsOf(options);
-  const settings = plan({ dimension, profile, edition: editions[0] });
-  const measured = async (d: number) => {
-    const [first, ...others] = editions.map((edition) => plan({ dimension: d, profile, edition }));
-    const { results, kernel } = await measure(count, first, runs, options);
-    for (const other of others)
-      results.push(...besideSecond((await measure(count, other, runs, options)).results, results));
-    return { results, kernel };
-  };
-  const { results, kernel } = await measured(dimension);
+  const settings = plan({ dimension, profile });
+  const { results, kernel } = await measure(count, settings, runs, options);
   // The targets are for three dimensions; the two beside 128 are measured too, under names of their
   // own.
   if (dimension === 128 && !options.alone) {
     for (const other of [32, 512]) {
-      const more = await measured(other);
+      const more = await measure(count, plan({ dimension: other, profile }), runs, options);
       results.push(
         ...more.results.map(({ name, against, ...rest }) => ({
           name: `${name}-d${other}`,
@@ -81,7 +71,6 @@ export async function run(options: ScanBenchOptions): Promise<Report> {
       count,
       dimension,
       profile,
-      edition: editions.join(' and '),
       rows: settings.rows,
       blocks: Math.ceil(count / n),
       kernel,
@@ -120,9 +109,8 @@ function randomBlock(parameters: ParameterSet, width: number): BlockMatrix {
     width,
     first: 0,
     count: parameters.n,
-    additions: 1,
     galleryScale: 1024,
-    mask: { seed: key },
+    seed: key,
     rows: fill(width, 1),
   };
   return { block, maskRows: fill(parameters.digits, 2) };

@@ -10,10 +10,8 @@ import {
   blockMatrix,
   decodeBlock,
   decodeQuery,
-  type Edition,
   encodeResponse,
   expandedQuery,
-  type Plan,
   type Profile,
   plan,
   scanBlock,
@@ -21,7 +19,6 @@ import {
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
-import { besideSecond, editionsOf } from './editions.ts';
 
 const dimension = 128;
 
@@ -30,14 +27,13 @@ const ERROR_QUERIES = 16;
 
 export interface SchemeBenchOptions {
   readonly quick?: boolean;
-  readonly edition?: string;
   /** Only this profile. */
   readonly profile?: string;
 }
 
 export async function run(options: SchemeBenchOptions): Promise<Report> {
-  const { quick = false } = options;
-  const editions = editionsOf(options);
+  const { quick = false, profile: alone } = options;
+  const profiles: readonly Profile[] = alone === undefined ? ['compact', 'small', 'exact'] : [alone as Profile];
   const effort = quick
     ? { atLeastMs: 0, atLeastRuns: 1, warmups: 1 }
     : { atLeastMs: 1000, atLeastRuns: 5, warmups: 20 };
@@ -46,21 +42,11 @@ export async function run(options: SchemeBenchOptions): Promise<Report> {
     const baseline = sealResults(seal, quick ? effort : { ...effort, warmups: 2 });
     progress('ours: NTT');
     const results = [compared({ name: 'ntt-4096', value: nttTime(effort), unit: 'µs' }, baseline.results.ntt)];
-    for (const edition of editions) {
-      const measured = profilesOf(edition, options).flatMap((profile) => ours(profile, edition, baseline, effort));
-      results.push(...(edition === editions[0] ? measured : besideSecond(measured, results)));
-    }
+    for (const profile of profiles) results.push(...ours(profile, baseline, effort));
     return {
       bench: 'scheme',
       parameters: {
-        ours: editions
-          .flatMap((edition) =>
-            profilesOf(edition, options).map(
-              (profile) => `${profile}: ${planFor(profile, edition, dimension).parameters.name}`,
-            ),
-          )
-          .join('; '),
-        edition: editions.join(' and '),
+        ours: profiles.map((profile) => `${profile}: ${plan({ dimension, profile }).parameters.name}`).join('; '),
         threads: 1,
         ring: ringCode(),
         seal: `BFV, n = ${seal.parameters.n}, t = ${seal.parameters.plainModulus}, ${seal.parameters.security} bits`,
@@ -77,28 +63,22 @@ export async function run(options: SchemeBenchOptions): Promise<Report> {
   }
 }
 
-/** Those that were asked for and that an edition has. */
-function profilesOf(edition: Edition, { profile }: SchemeBenchOptions): readonly Profile[] {
-  if (profile !== undefined) return [profile as Profile];
-  return edition === 1 ? ['compact', 'exact'] : ['compact', 'small', 'exact'];
-}
-
 /** What our own code takes under one profile. */
-function ours(profile: Profile, edition: Edition, baseline: ReturnType<typeof sealResults>, effort: Effort): Result[] {
+function ours(profile: Profile, baseline: ReturnType<typeof sealResults>, effort: Effort): Result[] {
   const { blockEncrypt, responseDecrypt, responseBytes, queryBytes, queryEncrypt } = baseline.results;
   const end = profile === 'compact' ? '' : `-${profile}`;
   const results: Result[] = [];
   for (const d of [32, 128, 512]) {
-    progress(`ours: encryption of a block, ${profile}, edition ${edition}, d = ${d}`);
+    progress(`ours: encryption of a block, ${profile}, d = ${d}`);
     const result = {
       name: `block-encrypt-d${d}${end}`,
-      value: blockRate(profile, edition, d, effort),
+      value: blockRate(profile, d, effort),
       unit: 'templates/s',
     };
     results.push(d === dimension ? compared(result, blockEncrypt) : result);
   }
-  progress(`ours: query and response, ${profile}, edition ${edition}`);
-  const search = searchResults(profile, edition, effort);
+  progress(`ours: query and response, ${profile}`);
+  const search = searchResults(profile, effort);
   results.push(
     compared({ name: `query-encrypt-d${dimension}${end}`, value: search.queryMs, unit: 'ms' }, queryEncrypt),
     compared({ name: `response-decrypt${end}`, value: search.scoresPerSecond, unit: 'scores/s' }, responseDecrypt),
@@ -106,8 +86,8 @@ function ours(profile: Profile, edition: Edition, baseline: ReturnType<typeof se
     compared({ name: `query-bytes-d${dimension}${end}`, value: search.queryBytes, unit: 'bytes' }, queryBytes),
     { name: `score-error-${profile}`, value: search.scoreError, unit: 'rms' },
   );
-  progress(`native code over WebAssembly, ${profile}, edition ${edition}`);
-  for (const [work, times] of Object.entries(nativeOverWasm(profile, edition, effort)))
+  progress(`native code over WebAssembly, ${profile}`);
+  for (const [work, times] of Object.entries(nativeOverWasm(profile, effort)))
     results.push({ name: `native-over-wasm-${work}${end}`, value: times, unit: 'times' });
   return results;
 }
@@ -124,19 +104,13 @@ function nttTime(effort: Effort): number {
   return (min * 1000) / batch;
 }
 
-function planFor(profile: Profile, edition: Edition, d: number): Plan {
-  // Blocks of exact in edition 1, and of exact-250, are those that can be added.
-  const adds = profile === 'exact-250' || (profile === 'exact' && edition === 1);
-  return plan({ dimension: d, profile, edition, maxAdditions: adds ? 4096 : 1 });
-}
-
-function keyFor(profile: Profile, edition: Edition, d: number): CollectionKey {
-  return MasterSeed.generate().collectionKey(planFor(profile, edition, d), new Uint8Array(16));
+function keyFor(profile: Profile, d: number): CollectionKey {
+  return MasterSeed.generate().collectionKey(plan({ dimension: d, profile }), new Uint8Array(16));
 }
 
 /** Templates per second, from vectors of floats to the bytes of a full block. */
-function blockRate(profile: Profile, edition: Edition, d: number, effort: Effort): number {
-  const key = keyFor(profile, edition, d);
+function blockRate(profile: Profile, d: number, effort: Effort): number {
+  const key = keyFor(profile, d);
   const { n } = key.plan.parameters;
   const { vectors } = identities(n, 1, d).gallery();
   const { min } = minimum(() => encryptBlock(key, vectors), { ...effort, warmups: Math.min(effort.warmups ?? 2, 5) });
@@ -144,8 +118,8 @@ function blockRate(profile: Profile, edition: Edition, d: number, effort: Effort
   return perSecond(n, min);
 }
 
-function searchResults(profile: Profile, edition: Edition, effort: Effort) {
-  const key = keyFor(profile, edition, dimension);
+function searchResults(profile: Profile, effort: Effort) {
+  const key = keyFor(profile, dimension);
   const { n } = key.plan.parameters;
   const { vectors } = identities(n, 1, dimension).gallery();
   const vector = vectors.subarray(0, dimension);
@@ -182,10 +156,10 @@ function searchResults(profile: Profile, edition: Edition, effort: Effort) {
  * How many times faster than with WebAssembly each work is with native code, the best that this
  * machine has; nothing where it has none. Both take turns, so that they meet the same machine.
  */
-function nativeOverWasm(profile: Profile, edition: Edition, effort: Effort): Record<string, number> {
+function nativeOverWasm(profile: Profile, effort: Effort): Record<string, number> {
   const [wasm, native] = allCode();
   if (!native) return {};
-  const key = keyFor(profile, edition, dimension);
+  const key = keyFor(profile, dimension);
   const { vectors } = identities(key.plan.parameters.n, 1, dimension).gallery();
   const block = encryptBlock(key, vectors);
   const { query, secret } = encryptQuery(key, vectors.subarray(0, dimension));

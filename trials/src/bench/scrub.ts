@@ -16,7 +16,7 @@ import { machine } from '@hers/vectors/machine';
 /** Bytes that sealing adds to the vector of a record. */
 const SEALED_MORE = 100;
 const READ_BYTES = 2 ** 21;
-const PARAMETERS = parameterSet('n_2048_logq_30');
+const PARAMETERS = parameterSet('n_2048_logq_30_wide_5');
 const TOGETHER = 8;
 
 export async function run(options: {
@@ -157,9 +157,8 @@ function blockOf(rows: Uint32Array): Block {
     width: rows.length / polyWords(PARAMETERS),
     first: 0,
     count: PARAMETERS.n,
-    additions: 1,
     galleryScale: 1024,
-    mask: { seed: new Uint8Array(randomBytes(32)) },
+    seed: new Uint8Array(randomBytes(32)),
     rows,
   };
 }

@@ -24,13 +24,16 @@ for (const [what, args, message] of [
   ['an unknown name', ['nonsense'], /^There is no campaign 'nonsense'/],
   ['an option of another campaign', ['soak', '--kills', '3'], /^Unknown option '--kills'/],
   ['a number that is none', ['noise', '--queries', 'many'], /^--queries is one positive whole number, not "many"/],
-  ['an edition that there is not', ['noise', '--edition', '3'], /^--edition is one of 1, 2, not "3"/],
   [
     'templates that there are not',
     ['noise', '--gallery', 'odd'],
-    /^--gallery is one of random, identical, one-hot, half-empty, additions, not "odd"/,
+    /^--gallery is one of random, identical, one-hot, half-empty, not "odd"/,
   ],
-  ['a profile that an edition has not', ['noise', '--edition', '1', '--profile', 'small'], /^There is no such case;/],
+  [
+    'a profile that there is not',
+    ['noise', '--profile', 'odd'],
+    /^--profile is one of compact, small, exact, not "odd"/,
+  ],
   ['a case below zero', ['damage', '--case=-1'], /^--case is one positive whole number/],
 ] as const) {
   test(`${what} is answered by one sentence and exit code 2`, () => {

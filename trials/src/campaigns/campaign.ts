@@ -12,7 +12,7 @@ import {
   wholeNumber,
 } from '@hers/paper/lab/runner';
 import { randomBytes, randomSeed } from '@hers/ring';
-import { type Edition, isExact, type Profile, plan } from '@hers/scheme';
+import { type Profile, plan } from '@hers/scheme';
 import { GALLERY_KINDS, measureNoise } from '@hers/scheme/testing/measure';
 import { Random } from '@hers/vectors/random';
 
@@ -38,13 +38,12 @@ const caseOf = (values: Values) =>
 const CAMPAIGNS: Readonly<Record<string, Campaign>> = {
   noise: {
     summary:
-      'measured noise against its prediction, with fresh randomness: every profile of both editions, d = 16 … 1536, every kind of gallery, and thousands of additions (some 40 minutes)',
+      'measured noise against its prediction, with fresh randomness: every profile, d = 16 … 1536, every kind of gallery (some 20 minutes)',
     options: {
       queries: number('queries per case (400)'),
       dimension: number('this dimension alone'),
-      edition: number('this edition alone: 1 or 2'),
-      profile: number('this profile alone: compact, small, exact or exact-250'),
-      gallery: number(`these templates alone: ${GALLERY_KINDS.join(', ')} or additions`),
+      profile: number('this profile alone: compact, small or exact'),
+      gallery: number(`these templates alone: ${GALLERY_KINDS.join(', ')}`),
     },
     run: (values) => noise(wholeNumber(values, 'queries', 400), noiseCases(values)),
   },
@@ -160,19 +159,9 @@ function normal(): () => number {
 
 interface NoiseCase {
   readonly profile: Profile;
-  readonly edition: Edition;
   readonly dimension: number;
   readonly gallery: (typeof GALLERY_KINDS)[number];
-  readonly additions: number;
 }
-
-/** What galleries are made of: one ciphertext of each kind of templates, or many added up. */
-const GALLERIES = [...GALLERY_KINDS, 'additions'] as const;
-
-const NOISE_KINDS = [
-  ...(['compact', 'small', 'exact', 'exact-250'] as const).map((profile) => ({ profile, edition: 2 as const })),
-  ...(['compact', 'exact'] as const).map((profile) => ({ profile, edition: 1 as const })),
-];
 
 /** An option that is one of these, or nothing for all of them. */
 function chosen<T extends string | number>(values: Values, name: string, all: readonly T[]): readonly T[] {
@@ -184,68 +173,40 @@ function chosen<T extends string | number>(values: Values, name: string, all: re
 
 function noiseCases(values: Values): NoiseCase[] {
   const dimensions = values.dimension === undefined ? [16, 128, 512, 1536] : [wholeNumber(values, 'dimension', 1)];
-  const editions = chosen(values, 'edition', [1, 2]);
-  const profiles = chosen(values, 'profile', ['compact', 'small', 'exact', 'exact-250']);
-  const galleries = chosen(values, 'gallery', GALLERIES);
-  const cases: NoiseCase[] = [];
-  for (const kind of NOISE_KINDS) {
-    if (!editions.includes(kind.edition) || !profiles.includes(kind.profile)) continue;
-    const adds = isExact(kind.profile) && (kind.edition === 1 || kind.profile === 'exact-250');
-    for (const dimension of dimensions) {
-      for (const gallery of galleries) {
-        if (gallery !== 'additions') cases.push({ ...kind, dimension, gallery, additions: 1 });
-        else if (adds)
-          for (const additions of [64, 4096]) cases.push({ ...kind, dimension, gallery: 'random', additions });
-      }
-    }
-  }
-  if (cases.length === 0)
-    throw new UsageError('There is no such case; edition 1 has compact and exact alone, and additions are of exact');
-  return cases;
+  const profiles = chosen(values, 'profile', ['compact', 'small', 'exact'] as const);
+  const galleries = chosen(values, 'gallery', GALLERY_KINDS);
+  return profiles.flatMap((profile) =>
+    dimensions.flatMap((dimension) => galleries.map((gallery) => ({ profile, dimension, gallery }))),
+  );
 }
 
 function noise(queries: number, cases: readonly NoiseCase[]): boolean {
   const entropy = { seed: randomSeed, id: () => randomBytes(16) };
   // A line as soon as its case is measured: all of them take long.
   const line = (cells: readonly string[]) =>
-    console.log(cells.map((cell, i) => (i === 0 || i === 3 ? cell.padEnd(10) : cell.padStart(9))).join(' '));
-  line([
-    'profile',
-    'edition',
-    'd',
-    'gallery',
-    'additions',
-    'scores',
-    'measured',
-    'predicted',
-    'ratio',
-    'largest',
-    'wrong',
-  ]);
+    console.log(cells.map((cell, i) => (i === 0 || i === 2 ? cell.padEnd(10) : cell.padStart(9))).join(' '));
+  line(['profile', 'd', 'gallery', 'scores', 'measured', 'predicted', 'ratio', 'largest', 'wrong']);
   let sound = true;
-  for (const { profile, edition, dimension, gallery, additions } of cases) {
+  for (const { profile, dimension, gallery } of cases) {
     const onProgress = (done: number, of: number) => {
       if (process.stderr.isTTY)
         process.stderr.write(`\r${profile} d = ${dimension} ${gallery} ${Math.floor((100 * done) / of)} %   `);
     };
-    const settings = plan({ dimension, profile, edition, maxAdditions: additions });
+    const settings = plan({ dimension, profile });
     const { measured, predicted, ratio, largest, scores, wrong } = measureNoise(settings, {
       gallery,
       queries,
-      additions,
       entropy,
       normal: normal(),
       onProgress,
     });
-    if (Math.abs(ratio - 1) > 0.1 || (isExact(profile) && wrong > 0)) sound = false;
+    if (Math.abs(ratio - 1) > 0.1 || (profile === 'exact' && wrong > 0)) sound = false;
     const figures = [measured, predicted].map((x) => x.toExponential(3));
-    const shown = isExact(profile) ? String(wrong) : '';
+    const shown = profile === 'exact' ? String(wrong) : '';
     line([
       profile,
-      String(edition),
       String(dimension),
       gallery,
-      String(additions),
       scores.toLocaleString('en-GB'),
       ...figures,
       ratio.toFixed(3),
@@ -268,7 +229,7 @@ function noiseTail(scores: number): boolean {
   const entropy = { seed: randomSeed, id: () => randomBytes(16) };
   let sound = true;
   for (const profile of ['compact', 'small'] as const) {
-    const settings = plan({ dimension: 16, profile, edition: 2 });
+    const settings = plan({ dimension: 16, profile });
     const queries = Math.ceil(scores / settings.parameters.n);
     const onProgress = (done: number, of: number) => {
       if (process.stderr.isTTY && done % 100 === 0)
@@ -335,7 +296,7 @@ const RUNNER: Runner<Campaign> = {
   examples: [
     'npm run campaign -- noise',
     'npm run campaign -- noise --queries 40 --dimension 128',
-    'npm run campaign -- noise --edition 1 --profile exact --gallery identical',
+    'npm run campaign -- noise --profile exact --gallery identical',
     'npm run campaign -- soak --searches 1000',
     'npm run campaign -- crash --kills 50',
   ],

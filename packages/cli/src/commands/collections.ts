@@ -10,7 +10,7 @@ import {
   HersError,
   type Plan,
 } from '@hers/client';
-import { isExact, type PlanRequest, plan } from '@hers/scheme';
+import { type PlanRequest, plan } from '@hers/scheme';
 import type { OpenPlan } from '@hers/scheme/open';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
@@ -276,7 +276,7 @@ async function list(context: Context): Promise<void> {
 export function errorOf({ profile, metric, steps, noise, error, normBound }: Plan): string {
   const short = (value: number) => String(Number(value.toPrecision(2)));
   const score = metric === 'euclidean' ? 'squared distance' : 'score';
-  if (!isExact(profile))
+  if (profile !== 'exact')
     return `${short(error.total)} (rms) in every ${score}, ${short(error.rounding)} of it from rounding vectors`;
   const failure = `encryption adds none, but for a probability of 2^${Math.ceil(noise.log2Failure)}`;
   return `${short(error.total)} (rms) in every ${score}, from rounding vectors to multiples of ${short(normBound / steps)}; ${failure}`;
@@ -310,17 +310,9 @@ function requestOf({ dimension, metric, profile, integrity, normBound, queryNorm
   return { dimension, metric, profile, integrity, ...bounds };
 }
 
-/** How many blocks there are of each edition, and what to do about the first. */
-export function editionsOf(editions: CollectionDescription['editions']): string {
-  const names = editions.map(({ edition, blocks }) => `${counted(blocks, 'block')} of edition ${edition}`);
-  const isOld = editions.some(({ edition }) => edition === 1);
-  return `${names.join(', ')}${isOld ? '; hers optimize rewrites those of edition 1, which have no canaries' : ''}`;
-}
-
 function printDescription({ out }: Context, description: CollectionDescription): void {
   const { name, dimension, metric, profile, integrity, compressor } = description;
-  const { records, pending, blocks, bytes, version, plan, editions, fields, unfinishedFields, partitionBy } =
-    description;
+  const { records, pending, blocks, bytes, version, plan, fields, unfinishedFields, partitionBy } = description;
   if (out.json) {
     out.object(description);
     return;
@@ -336,7 +328,6 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ...(Object.keys(fields).length > 0 ? [['fields', fieldsText(fields)] as const] : []),
     ...(partitionBy === undefined ? [] : [['partitions', `by ${partitionBy}`] as const]),
     ['blocks', `${count(blocks)} of up to ${count(plan.capacity)} records`],
-    ...(editions.length > 0 ? [['edition', editionsOf(editions)] as const] : []),
     ['on disk', size(bytes)],
     ['version', String(version)],
     ...(metric === 'cosine' ? [] : [['norm bound', `${plan.normBound}: no vector may be longer`] as const]),

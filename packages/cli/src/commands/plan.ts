@@ -1,6 +1,6 @@
 // `hers plan`: which profile vectors need, from how close their neighbours are to one another.
 
-import { type Integrity, isExact, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
+import { type Integrity, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -68,7 +68,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
   const normBound = options.normBound ?? rows.reduce((most, row) => Math.max(most, norm(row)), 0);
   const gaps = neighbourGaps(rows, metric);
   const found = PROFILES.map((profile) => {
-    const checks = isExact(profile) || profile === 'open' ? {} : { integrity };
+    const checks = profile === 'exact' || profile === 'open' ? {} : { integrity };
     const made = plan({ dimension, metric, profile, ...checks, ...(metric === 'cosine' ? {} : { normBound }) });
     const changed =
       gaps.reduce((sum, { gap, nearest }) => sum + swapped(gap, deviation(made, nearest)), 0) /
@@ -166,7 +166,7 @@ export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): Ne
  * all neighbours share.
  */
 export function deviation({ profile, metric, dimension, error, normBound, steps }: Plan, nearest: number): number {
-  if (!isExact(profile) || metric !== 'euclidean') return error.total;
+  if (profile !== 'exact' || metric !== 'euclidean') return error.total;
   const v = (normBound / steps) ** 2 / 12;
   return Math.sqrt(8 * v * nearest + 5.6 * dimension * v * v);
 }

@@ -375,7 +375,7 @@ function repetition({
         `Date: ${date}; hers ${version}${commit === undefined ? '' : `, commit ${commit}`}; Node ${machine.node}; ${machine.os}`,
         `Machine: ${machine.cpu}, ${machine.cores} cores, ${machine.memoryGiB} GiB`,
         `Seed ${seed}; ${draws} draws of people for the intervals; ${count(vectors.taken)} vectors`,
-        `Profile ${plan.profile}, edition ${plan.edition}, parameter set ${plan.parameters.name}, ${plan.dimension} dimensions indexed; keys and noise are fresh in every run, so encrypted figures differ in their last digits`,
+        `Profile ${plan.profile}, parameter set ${plan.parameters.name}, ${plan.dimension} dimensions indexed; keys and noise are fresh in every run, so encrypted figures differ in their last digits`,
       ],
     },
   ];

@@ -1,7 +1,7 @@
 // What does the cryptography: this thread, or several. A crew seals records, encrypts blocks, and
 // decrypts and ranks responses; a crew of workers does so on all cores.
 
-import { isExact, type PlanRequest, plan } from '@hers/scheme';
+import { type PlanRequest, plan } from '@hers/scheme';
 import {
   type CanaryPlace,
   type CollectionKey,
@@ -51,7 +51,7 @@ export interface DecryptTask {
   readonly place?: number | undefined;
   /** The block's number among those of the search, for the candidates. */
   readonly block: number;
-  /** Where its canaries are, if blocks of its edition have any. */
+  /** Where its canaries are. */
   readonly canaries: CanaryPlace;
   /** Records to leave out, by their number among those of the block. */
   readonly dead: readonly number[];
@@ -136,7 +136,7 @@ export function encrypted(
   const blockId = crypto.getRandomValues(new Uint8Array(16));
   if (handle) blockId.set(handle);
   const all = withCanaries(key, vectors, blockId);
-  const sums = isExact(key.plan.profile) ? { sums: encodeScoreSums(scoreSums(key, all)) } : {};
+  const sums = key.plan.profile === 'exact' ? { sums: encodeScoreSums(scoreSums(key, all)) } : {};
   const block = encryptBlock(key, all, { blockId });
   if (all !== vectors) freeBytes(all);
   return { block, ...sums };

@@ -1,7 +1,7 @@
 // What a collection is: its random id, and the request its plan is made from. Public, authenticated
 // by the client, fixed for the collection's life.
 
-import type { Edition, PlanRequest } from '@hers/scheme';
+import type { PlanRequest } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
@@ -13,18 +13,10 @@ export interface Descriptor {
   readonly request: PlanRequest;
 }
 
-/**
- * The request names an edition of blocks (2), or is of the first (1), or asks for checksum canaries
- * (3), or for open queries (4).
- */
-const FORMATS = [1, 2, 3, 4];
-const formatOf = ({ edition = 1, integrity = 'standard', profile }: PlanRequest) =>
-  profile === 'open' ? 4 : integrity === 'strong' ? 3 : edition;
-
-/** How the plan of a collection's blocks of one edition is asked for. */
-export function requestOf({ request }: Descriptor, edition: Edition): PlanRequest {
-  return { ...request, edition };
-}
+/** The request asks for checksum canaries (3), or for open queries (4), or for neither (2). */
+const FORMATS = [2, 3, 4];
+const formatOf = ({ integrity = 'standard', profile }: PlanRequest) =>
+  profile === 'open' ? 4 : integrity === 'strong' ? 3 : 2;
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
   const key = seed.deriveKey('descriptor', id);

@@ -67,19 +67,6 @@ export class List implements Iterable<ListEntry> {
     return new List(ids.slice(0, end), ends, versions, order);
   }
 
-  /** Lists of one block, one after the other; only one alone keeps its order. */
-  static join(lists: readonly List[]): List {
-    if (lists.length === 1) return lists[0];
-    const ends = new Uint32Array(lists.reduce((sum, { count }) => sum + count, 0));
-    let slot = 0;
-    let before = 0;
-    for (const list of lists) {
-      for (const end of list.#ends) ends[slot++] = before + end;
-      before += list.ids.length;
-    }
-    return new List(concat(...lists.map((list) => list.ids)), ends, concat(...lists.map((list) => list.#versions)));
-  }
-
   get count(): number {
     return this.#ends.length;
   }

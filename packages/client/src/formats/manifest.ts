@@ -11,7 +11,6 @@
 // container is that of @hers/service, partitions.ts). The rest is bound to the hashes of all of
 // them, and the hash of a manifest does not depend on which sections somebody is shown.
 
-import type { Edition } from '@hers/scheme';
 import { decodeSections, encodeSections, HersError } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
 import { EXPECTED, type Fields, type FieldType } from '../fields/field.ts';
@@ -24,7 +23,6 @@ export interface ManifestBlock {
   /** SHA-256 of the encoded block. */
   readonly hash: string;
   readonly epoch: number;
-  readonly edition: Edition;
   /** Of records; its canaries are not counted. */
   readonly count: number;
   /** The sealed list that says which record is in which slot. */
@@ -179,8 +177,6 @@ export function historyAfter(hash: string, history: readonly string[] = []): str
 interface Parts {
   readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
   readonly evaluation?: { readonly must: true; readonly value: readonly ManifestEvaluation[] };
-  /** Of every block, in their order; without this part all are of the first. */
-  readonly editions?: { readonly must: true; readonly value: readonly Edition[] };
   readonly devices?: { readonly must: true; readonly value: readonly ManifestDevice[] };
   /** In the order in which they were named. */
   readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
@@ -192,7 +188,6 @@ interface Parts {
     readonly value: { readonly field: string; readonly blocks: readonly (string | null)[] };
   };
 }
-const EDITIONS: readonly number[] = [1, 2];
 
 function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
   return concat(
@@ -323,11 +318,9 @@ function contentOf(manifest: Manifest) {
   } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
-  const editions = blocks.map(({ edition }) => edition);
   const parts: Parts = {
     ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
     ...(evaluation.length > 0 ? { evaluation: { must: true, value: evaluation } } : {}),
-    ...(editions.some((edition) => edition > 1) ? { editions: { must: true, value: editions } } : {}),
     ...(devices.length > 0 ? { devices: { must: true, value: devices } } : {}),
     ...(fields.length > 0 ? { fields: { must: true, value: fields } } : {}),
     ...(columns.some((each) => each.length > 0) ? { columns: { must: true, value: columns } } : {}),
@@ -498,7 +491,6 @@ const IS_PART: Readonly<Record<keyof Parts, Is>> = {
       devices: (value) => value === undefined || isTableOf(isHex)(value),
     }),
   ),
-  editions: isListOf(isCount),
   devices: isDevices,
   fields: isListOf(isRow(isText, isText)),
   columns: isListOf(isListOf(isRow(isText, isHex))),
@@ -532,15 +524,6 @@ function manifestIn(content: Content): Manifest {
   const parts: Parts = content.parts ?? {};
   const columns = parts.columns?.value ?? [];
   const partitions = parts.partitions?.value;
-  const editions = parts.editions?.value ?? content.blocks.map(() => 1);
-  if (editions.length !== content.blocks.length)
-    throw new HersError('INTEGRITY', 'the manifest does not say of every block of which edition it is');
-  const newer = editions.find((edition: number) => !EDITIONS.includes(edition));
-  if (newer !== undefined)
-    throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `this collection holds blocks of edition ${newer}, which a newer version has written; use that`,
-    );
   const unknown = (parts.fields?.value ?? []).find(([, type]) => !Object.hasOwn(EXPECTED, type));
   if (unknown)
     throw new HersError(
@@ -555,7 +538,6 @@ function manifestIn(content: Content): Manifest {
       id,
       hash,
       epoch,
-      edition: editions[i],
       count,
       list,
       ...(columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {}),

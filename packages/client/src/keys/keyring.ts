@@ -1,11 +1,11 @@
 // Every key of one collection, made when first needed from the master seed.
 
-import { DEFAULT_EDITION, type Edition, type Plan, plan } from '@hers/scheme';
+import { type Plan, plan } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import { PARTITION_BYTES } from '@hers/service';
-import { type Descriptor, requestOf } from '../formats/descriptor.ts';
+import type { Descriptor } from '../formats/descriptor.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
-import { type Compression, Space, spaceName } from '../session/space.ts';
+import { type Compression, Space } from '../session/space.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import { type KeyedHash, makeKeyedHash, makeSealer, type Sealer } from './sealing.ts';
 
@@ -16,8 +16,6 @@ export class Keyring {
   readonly descriptor: Descriptor;
   /** Of the vectors that callers give; the space of each epoch decides what is indexed of them. */
   readonly plan: Plan;
-  /** Of new blocks. */
-  readonly edition: Edition;
   readonly records: RecordKeys;
   readonly #partition: KeyedHash;
   readonly #seed: MasterSeed;
@@ -31,29 +29,22 @@ export class Keyring {
     descriptor: Descriptor,
     records: RecordKeys,
     partition: KeyedHash,
-    edition: Edition,
     threads?: number,
   ) {
     this.descriptor = descriptor;
-    this.edition = edition;
-    this.plan = plan(requestOf(descriptor, edition));
+    this.plan = plan(descriptor.request);
     this.records = records;
     this.#partition = partition;
     this.#threads = threads;
     this.#seed = seed.clone();
   }
 
-  static async make(
-    seed: MasterSeed,
-    descriptor: Descriptor,
-    threads?: number,
-    edition: Edition = DEFAULT_EDITION,
-  ): Promise<Keyring> {
+  static async make(seed: MasterSeed, descriptor: Descriptor, threads?: number): Promise<Keyring> {
     const [records, partition] = await Promise.all([
       RecordKeys.of(seed, descriptor.id),
       makeKeyedHash(seed.deriveKey('partitions', descriptor.id)),
     ]);
-    return new Keyring(seed, descriptor, records, partition, edition, threads);
+    return new Keyring(seed, descriptor, records, partition, threads);
   }
 
   get id(): Uint8Array {
@@ -101,14 +92,12 @@ export class Keyring {
     return (await space.crew()).seal(batch);
   }
 
-  /**
-   * The space of an epoch with this compressor, or with none, for new blocks or an older edition.
-   */
-  space(epoch: number, compression?: Compression, edition: Edition = this.edition): Space {
-    const name = `${spaceName({ epoch, edition })} ${compression?.digest ?? ''}`;
+  /** The space of an epoch with this compressor, or with none. */
+  space(epoch: number, compression?: Compression): Space {
+    const name = `${epoch} ${compression?.digest ?? ''}`;
     let space = this.#spaces.get(name);
     if (!space) {
-      const request = requestOf(this.descriptor, edition);
+      const { request } = this.descriptor;
       const material = { seed: this.#seed.reveal(), request, collectionId: this.id, epoch };
       this.#spaces.set(name, (space = new Space(material, compression, this.#threads)));
     }

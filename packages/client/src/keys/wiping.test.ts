@@ -391,7 +391,6 @@ describe('decryption', () => {
       if (profile === 'exact') {
         using forged = new CollectionKey(key.plan, collectionId, key.epoch, key.keyId, key.queryMasks, {
           gallery: bytes(32, 9),
-          authenticator: bytes(32, 8),
           weights: bytes(32, 7),
           canaries: bytes(32, 6),
           queries: bytes(32, 5),

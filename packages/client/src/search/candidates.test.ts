@@ -8,8 +8,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { HersError, type SealedRecord, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
-import { forgedResponse, scoreOf, vectorOf } from '../../testing/client.ts';
-import { createFirstEdition } from '../../testing/editions.ts';
+import { forgedResponse, luckySearch, scoreOf, vectorOf } from '../../testing/client.ts';
 import { type Collection, Database, MasterSeed, type SearchOptions } from '../index.ts';
 import { VersionFile } from '../session/versions.node.ts';
 import { InMemoryVersions, type VersionMemory } from '../session/versions.ts';
@@ -19,6 +18,8 @@ const DIMENSION = 8;
 const key = MasterSeed.generate();
 /** As many as fill a block, beside its canaries. */
 const COUNT = 2040;
+/** Of the modulus: many deviations of a score. */
+const LITTLE = 0.02;
 const record = (i: number) => ({ id: `r${i}`, vector: vectorOf(i, DIMENSION), payload: { number: i } });
 const probe = vectorOf(77_777, DIMENSION);
 const refused = (error: unknown) =>
@@ -45,10 +46,9 @@ before(async () => {
     const collection = await database.createCollection(name, { dimension: DIMENSION, profile: name });
     await collection.upsert(Array.from({ length: count }, (_, i) => record(i)));
   }
-  // Without canaries, a store may still forge what it likes.
-  const old = await createFirstEdition(store, key, 'first-edition', { dimension: DIMENSION });
-  await old.upsert(Array.from({ length: 2048 }, (_, i) => record(i)));
-  await old.close();
+  // Where all score alike, a store that adds to a few scores decides which are the best.
+  const alike = await database.createCollection('alike', { dimension: DIMENSION });
+  await alike.upsert(Array.from({ length: COUNT }, (_, i) => ({ ...record(i), vector: vectorOf(1, DIMENSION) })));
 });
 after(async () => {
   await store.close();
@@ -157,8 +157,6 @@ describe('a store that is asked for candidates and', () => {
     });
 
   it('forges every answer is shown one set, and its scores are never believed', async () => {
-    // What the store would like to know is which slots these handles are in; then, what it put into
-    // them.
     const forging: Service['search'] = async function* (name, request) {
       for await (const response of store.search(name, request))
         yield forgedResponse(request.queries[0], response.slice(48, 64), 2048, (slot) => (slot < 20 ? 0.3 : 0));
@@ -168,12 +166,15 @@ describe('a store that is asked for candidates and', () => {
     await assert.rejects(alarmed.search(probe, { payload: true }), /canaries/);
     assert.deepEqual([seen.scans, distinct()], [1, 0]);
     seen.scans = 0;
-    const name = 'first-edition';
-    const collection = await through(failing('STALE'), { name, search: forging });
+    // Where it changes no canary, by chance, what it would like to know is which slots these
+    // handles are in; then, what it put into them.
+    const name = 'alike';
+    const search = await luckySearch(store, key, name, LITTLE, 20);
+    const collection = await through(failing('STALE'), { name, search });
     await assert.rejects(collection.search(probe, { payload: true }), withCode('INTEGRITY'));
     assert.deepEqual([seen.scans, distinct()], [1, 1]);
     // Were it to give the records, that would be the end of it.
-    const honest = await through(store.getRecords.bind(store), { name, search: forging });
+    const honest = await through(store.getRecords.bind(store), { name, search });
     await assert.rejects(honest.search(probe, { payload: true }), /does not have the score that was decrypted/);
     seen.sets = [];
     await assert.rejects(honest.search(vectorOf(3, DIMENSION), { payload: true }), refused);
@@ -262,12 +263,9 @@ describe('sets that were shown and never verified', () => {
     const path = join(folder, 'same.json');
     // Whatever the probe, the answer is one of two sets; which one, the store would like to know.
     const collection = await through(failing('UNAVAILABLE'), {
-      name: 'first-edition',
+      name: 'alike',
       versions: new VersionFile(path),
-      async *search(name, request) {
-        for await (const response of store.search(name, request))
-          yield forgedResponse(request.queries[0], response.slice(48, 64), 2048, (slot) => (slot < 10 ? 0.3 : 0));
-      },
+      search: await luckySearch(store, key, 'alike', LITTLE, 10),
     });
     const errors = await many(collection);
     assert.equal(errors.filter(refused).length, 20 - MAX_UNVERIFIED);
@@ -513,19 +511,18 @@ it('a store does not learn which record is in which slot', async () => {
       return store.getRecords(name, handles, options);
     },
   });
-  const collection = await createFirstEdition(service, key, 'slots', { dimension: DIMENSION });
-  await collection.upsert(Array.from({ length: 2048 }, (_, i) => record(i)));
-  // Which slots the best ten of a block without canaries are in, only the client knows; it is not
-  // the order of staging.
+  const collection = await new Database(service, { key, threads: 1 }).createCollection('slots', {
+    dimension: DIMENSION,
+  });
+  const alike = Array.from({ length: COUNT }, (_, i) => ({ ...record(i), vector: vectorOf(1, DIMENSION) }));
+  await collection.upsert(alike);
+  // Which slots the best are in, only the client knows; it is not the order of staging.
   const slots = new Set<number>();
-  const forging: Service['search'] = async function* (name, request) {
-    for await (const response of store.search(name, request))
-      yield forgedResponse(request.queries[0], response.slice(48, 64), 2048, (slot) => (slot < 64 ? 0.3 : 0));
-  };
+  const search = await luckySearch(store, key, 'slots', LITTLE, 64);
   let shown: string[] = [];
   const victim = await new Database(
     withMethods(store, {
-      search: forging,
+      search,
       getRecords(name, handles, options) {
         shown = handles.map((handle) => Buffer.from(handle).toString('hex'));
         return store.getRecords(name, handles, options);
@@ -546,6 +543,6 @@ it('a store does not learn which record is in which slot', async () => {
   const ids = await Array.fromAsync(collection.list());
   assert.deepEqual(
     ids,
-    Array.from({ length: 2048 }, (_, i) => `r${i}`).filter((id) => id !== 'r1'),
+    Array.from({ length: COUNT }, (_, i) => `r${i}`).filter((id) => id !== 'r1'),
   );
 });

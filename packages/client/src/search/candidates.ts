@@ -5,14 +5,12 @@
 // scores that were decrypted for them. A store that does not prove its answers right is shown only
 // a few sets, by all clients that share a memory.
 
-import type { Edition } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { bytesOf, concat, fromHex, hex } from '../bytes.ts';
 import type { OpenedRecord } from '../formats/records.ts';
 import { seal } from '../keys/sealing.ts';
 import { InconsistentRead, mayBeOvertaken, pauseAfter } from '../session/reader.ts';
 import { type CollectionSession, contradiction } from '../session/session.ts';
-import { spaceName } from '../session/space.ts';
 import type { Seen } from '../session/versions.ts';
 import type { View } from '../session/view.ts';
 import { ScoreCheck, type Scored, WrongScore } from './score-check.ts';
@@ -315,7 +313,7 @@ export class Candidates {
   /** What is needed to settle a set, for any process with the same key. */
   async #sealed(wanted: readonly Wanted[], probe: Float32Array): Promise<string> {
     const rows = wanted.map(({ id, version, handle, space, slot, decrypted }) => [
-      ...[id, version, handle, space.epoch, slot ?? null, decrypted ?? null, space.edition],
+      ...[id, version, handle, space.epoch, slot ?? null, decrypted ?? null],
     ]);
     const plain = new TextEncoder().encode(JSON.stringify({ probe: hex(bytesOf(probe)), rows }));
     return hex(await seal(await this.#session.keyring.manifestSealer(), plain, this.#associatedData()));
@@ -328,8 +326,8 @@ export class Candidates {
   async #opened(view: View, sealed: string): Promise<{ wanted: Wanted[]; probe: Float32Array }> {
     const plain = await (await this.#session.keyring.manifestSealer()).open(fromHex(sealed), this.#associatedData());
     const { probe, rows } = JSON.parse(new TextDecoder().decode(plain));
-    const wanted = rows.map(([id, version, handle, epoch, slot, decrypted, edition = 1]: Row): Wanted => {
-      const space = view.spaces.get(spaceName({ epoch, edition }));
+    const wanted = rows.map(([id, version, handle, epoch, slot, decrypted]: Row): Wanted => {
+      const space = view.spaces.get(epoch);
       if (!space) throw notGiven(); // compared under a key that is gone
       const compared = { ...(slot === null ? {} : { slot }), ...(decrypted === null ? {} : { decrypted }) };
       return { id, version, handle, space, ...compared };
@@ -338,8 +336,7 @@ export class Candidates {
   }
 }
 
-/** Older programs wrote no edition. */
-type Row = [string, string, string, number, number | null, number | null, Edition?];
+type Row = [string, string, string, number, number | null, number | null];
 
 function notGiven(): HersError {
   return new HersError('INTEGRITY', 'the store does not give a record as the manifest names it');

@@ -11,8 +11,7 @@ import { peekResponse } from '@hers/scheme';
 import { type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { fit } from '@hers/training';
-import { type Call, scoreOf, vectorOf, watched } from '../../testing/client.ts';
-import { createFirstEdition } from '../../testing/editions.ts';
+import { type Call, luckySearch, scoreOf, vectorOf, watched } from '../../testing/client.ts';
 import { type Collection, Database, HersError, MasterSeed } from '../index.ts';
 
 const DIMENSION = 16;
@@ -221,38 +220,38 @@ describe('re-ranking', () => {
   });
 
   it('a score that does not agree ends the search at that step', async () => {
-    // Blocks answer under each other's names. In blocks without canaries only a fetched record can
-    // show it.
-    const old = await createFirstEdition(store, key, 'first-edition', { dimension: DIMENSION });
-    await old.upsert(all);
+    // Blocks answer under each other's names.
+    const swapping: Service['search'] = async function* (name, request, options) {
+      const responses = await Array.fromAsync(store.search(name, request, { ...options, views: false }));
+      // Of two full blocks: another number of records would show it at once.
+      const [a, b, ...others] = responses
+        .map((bytes) => bytes.slice())
+        .sort((x, y) => peekResponse(y).count - peekResponse(x).count);
+      const idA = a.slice(48, 64);
+      a.set(b.subarray(48, 64), 48);
+      b.set(idA, 48);
+      for (const bytes of [a, b])
+        new DataView(bytes.buffer).setBigUint64(bytes.length - 8, checksum(bytes.subarray(0, -8)), true);
+      yield* [a, b, ...others];
+    };
     let steps = 0;
-    const cheating = withMethods(store, {
-      async *search(name, request, options) {
-        const responses = await Array.fromAsync(store.search(name, request, { ...options, views: false }));
-        // Of two full blocks: another number of records would show it at once.
-        const [a, b, ...others] = responses
-          .map((bytes) => bytes.slice())
-          .sort((x, y) => peekResponse(y).count - peekResponse(x).count);
-        const idA = a.slice(48, 64);
-        a.set(b.subarray(48, 64), 48);
-        b.set(idA, 48);
-        for (const bytes of [a, b])
-          new DataView(bytes.buffer).setBigUint64(bytes.length - 8, checksum(bytes.subarray(0, -8)), true);
-        yield* [a, b, ...others];
-      },
-      getRecords(name, handles, options) {
-        steps++;
-        return store.getRecords(name, handles, options);
-      },
-    });
-    for (const [name, options, fetches] of [
-      ['first-edition', { rerank: 100 }, 1],
-      ['compact', { rerank: 100 }, 0],
+    for (const [name, search, options, fetches] of [
+      // Where no canary is changed, only a fetched record can show it.
+      ['compact', await luckySearch(store, key, 'compact', 0.02), { rerank: 100 }, 1],
+      ['compact', swapping, { rerank: 100 }, 0],
       // Under exact all scores of a block are checked before anything is fetched.
-      ['exact', { rerank: 600 }, 0],
-      ['exact', { rerank: 600, enough: 2 }, 0],
-      ['exact', {}, 0],
+      ['exact', await luckySearch(store, key, 'exact', 0.02), { rerank: 600 }, 0],
+      ['exact', swapping, { rerank: 600 }, 0],
+      ['exact', swapping, { rerank: 600, enough: 2 }, 0],
+      ['exact', swapping, {}, 0],
     ] as const) {
+      const cheating = withMethods(store, {
+        search,
+        getRecords(...given) {
+          steps++;
+          return store.getRecords(...given);
+        },
+      });
       const collection = await new Database(cheating, { key }).collection(name);
       steps = 0;
       await assert.rejects(

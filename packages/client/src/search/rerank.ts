@@ -1,7 +1,7 @@
 // Fetching what a scan found, for payloads, or to rank by full vectors. It shows the store which
 // records were found, so it is done only when the caller asks for it.
 
-import { isExact, type Plan, plainScores } from '@hers/scheme';
+import { type Plan, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { payloadOf } from '../formats/records.ts';
@@ -38,7 +38,7 @@ export function candidatesToFetch(session: CollectionSession, options: SearchOpt
   const wanted = rerank === false ? limit : rerank === true ? 4 * limit : rerank;
   if (!(Number.isInteger(wanted) && wanted >= 1))
     throw new HersError('INVALID_ARGUMENT', 'rerank is true, or how many candidates to fetch');
-  const exact = isExact(plan.profile);
+  const exact = plan.profile === 'exact';
   if (options.enough !== undefined && !exact)
     throw new HersError(
       'INVALID_ARGUMENT',

@@ -5,7 +5,7 @@
 // A scan never retries: the session does, with a newer view. That tells the store nothing, because
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
-import { isExact, type Plan, peekQuery, plainScores } from '@hers/scheme';
+import { type Plan, peekQuery, plainScores } from '@hers/scheme';
 import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
 import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
@@ -163,7 +163,7 @@ async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: 
 
 function foundPending({ profile }: Plan, view: View, pending: PendingRecord, { score }: Candidate): Found {
   const { id, version } = pending;
-  return { id, version, score, scoreOrigin: isExact(profile) ? 'exact' : 'recomputed', space: view.space, pending };
+  return { id, version, score, scoreOrigin: profile === 'exact' ? 'exact' : 'recomputed', space: view.space, pending };
 }
 
 function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slot, score }: Candidate): Found {
@@ -173,7 +173,7 @@ function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slo
     id,
     version,
     score,
-    scoreOrigin: isExact(profile) ? 'exact' : 'noisy',
+    scoreOrigin: profile === 'exact' ? 'exact' : 'noisy',
     space: view.spaceOf(block),
     block: block.id,
     slot,

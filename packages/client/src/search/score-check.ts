@@ -8,7 +8,7 @@
 // neighbours, whose mean square for K pairs is almost never larger than `largestSpread(K)`, and the
 // mean of all, which may hold the part of the noise that templates have in common.
 
-import { isExact, noiselessScores, plainScores } from '@hers/scheme';
+import { noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import type { OpenedRecord } from '../formats/records.ts';
 import type { Space } from '../session/space.ts';
@@ -80,7 +80,7 @@ export class ScoreCheck {
     // that noise made negative was cut off at zero.
     const decrypted = euclidean ? score * score : score;
     const wasCut = euclidean && score === 0;
-    if (isExact(plan.profile)) {
+    if (plan.profile === 'exact') {
       const [plain] = plainScores(plan, vector, probe);
       // Half an integer, and what single precision loses of a distance.
       const unit = plan.normBound * plan.queryNormBound;

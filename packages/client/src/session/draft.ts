@@ -15,7 +15,7 @@ import {
   type ManifestEvaluation,
 } from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
-import { type Space, spaceName } from './space.ts';
+import type { Space } from './space.ts';
 import { partitionOf, type View } from './view.ts';
 
 /** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
@@ -31,7 +31,7 @@ export class Draft {
   readonly scoreSums: Map<string, Uint8Array>;
   readonly columns: Map<string, BlockColumns>;
   fields: Fields;
-  readonly spaces: Map<string, Space>;
+  readonly spaces: Map<number, Space>;
   /** The one that new blocks are in. */
   space: Space;
   compressors: readonly ManifestCompressor[];
@@ -80,8 +80,7 @@ export class Draft {
       this.compressors = this.compressors.filter(({ epoch }) => used.has(epoch));
       this.evaluation = this.evaluation.filter(({ epoch }) => used.has(epoch));
     }
-    const names = new Set([spaceName(this.space), ...this.blocks.map(spaceName)]);
-    for (const name of this.spaces.keys()) if (!names.has(name)) this.spaces.delete(name);
+    for (const epoch of this.spaces.keys()) if (!used.has(epoch)) this.spaces.delete(epoch);
   }
 
   /** Leaves out the evaluation keys of a device: it was revoked, or gets others. */

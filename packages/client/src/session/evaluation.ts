@@ -1,5 +1,5 @@
 // The evaluation keys of a space under the profile `open`: what its store expands queries and packs
-// responses with (packages/scheme/README.md §10).
+// responses with (packages/scheme/README.md §9).
 
 import { makeEvaluationKeys } from '@hers/scheme/secret/open';
 import { HersError } from '@hers/service';

@@ -11,7 +11,6 @@ const listOf = (ids: readonly string[]) => List.of(ids.map((id) => ({ id, versio
 const everywhere = () => true;
 
 describe('a list', () => {
-  const ids = fc.array(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 8 }), { maxLength: 30 });
   const version = fc.uint8Array({ minLength: 16, maxLength: 16 }).map((bytes) => Buffer.from(bytes).toString('hex'));
 
   it('has the entries that it was made of', () => {
@@ -26,18 +25,6 @@ describe('a list', () => {
         assert.deepEqual(
           slots,
           slots.toSorted((a, b) => b - a),
-        );
-      }),
-    );
-  });
-
-  it('joins others', () => {
-    fc.assert(
-      fc.property(fc.array(ids, { minLength: 1, maxLength: 4 }), (parts) => {
-        const joined = List.join(parts.map(listOf));
-        assert.deepEqual(
-          Array.from({ length: joined.count }, (_, slot) => joined.id(slot)),
-          parts.flat(),
         );
       }),
     );

@@ -1,7 +1,6 @@
 // Reads what a store shows of a collection: the manifest, and everything the manifest names, into
 // one view. Whatever was altered, lost or rolled back is INTEGRITY.
 
-import { isExact } from '@hers/scheme';
 import { decodeScoreSums } from '@hers/scheme/secret';
 import { HersError, PARTITION_BYTES, type Service } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
@@ -20,7 +19,7 @@ import {
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import type { ListCache } from './list-cache.ts';
-import { type Space, spaceName } from './space.ts';
+import type { Space } from './space.ts';
 import {
   isFirstContact,
   laterOf,
@@ -226,14 +225,11 @@ export class CollectionReader implements Source {
   }
 
   /** The spaces of all blocks, and the current one. */
-  async #spaces(manifest: Manifest): Promise<{ spaces: Map<string, Space>; space: Space }> {
+  async #spaces(manifest: Manifest): Promise<{ spaces: Map<number, Space>; space: Space }> {
     const { service, place, keyring } = this;
-    const current = { epoch: manifest.epoch, edition: keyring.edition };
-    const spaces = new Map<string, Space>();
-    for (const each of [current, ...manifest.blocks]) {
-      const { epoch, edition } = each;
-      const name = spaceName(each);
-      if (spaces.has(name)) continue;
+    const spaces = new Map<number, Space>();
+    for (const { epoch } of [manifest, ...manifest.blocks]) {
+      if (spaces.has(epoch)) continue;
       const kept = manifest.compressors.find((compressor) => compressor.epoch === epoch);
       const { id, descriptor } = keyring;
       const sealer = await keyring.sealer(epoch);
@@ -241,9 +237,9 @@ export class CollectionReader implements Source {
         kept &&
         (keyring.knownCompressor(kept.digest) ??
           (await fetchCompressor(service, place.name, sealer, id, kept, descriptor.request, this.#skip)));
-      spaces.set(name, keyring.space(epoch, compression, edition));
+      spaces.set(epoch, keyring.space(epoch, compression));
     }
-    return { spaces, space: spaces.get(spaceName(current))! };
+    return { spaces, space: spaces.get(manifest.epoch)! };
   }
 
   /**
@@ -252,7 +248,7 @@ export class CollectionReader implements Source {
    */
   async #lists(
     manifest: Manifest,
-    spaces: ReadonlyMap<string, Space>,
+    spaces: ReadonlyMap<number, Space>,
     opened: Opened,
   ): Promise<Pick<View, 'entries' | 'scoreSums' | 'columns'>> {
     const { hashText } = await import('#sealing');
@@ -301,7 +297,7 @@ export class CollectionReader implements Source {
   /** The names of lists and columns that are not opened yet, each with what opens and keeps it. */
   async #missing(
     manifest: Manifest,
-    spaces: ReadonlyMap<string, Space>,
+    spaces: ReadonlyMap<number, Space>,
     opened: Opened,
   ): Promise<Map<string, (sealed: Uint8Array) => Promise<void>>> {
     const { id } = this.keyring;
@@ -316,8 +312,8 @@ export class CollectionReader implements Source {
           const { list, sums } = await openList(sealer, id, sealed.subarray(this.#skip));
           if (list.count !== block.count)
             throw new HersError('INTEGRITY', 'the list of a block does not fit its number of records');
-          const { plan } = spaces.get(spaceName(block))!;
-          if ((sums !== undefined) !== isExact(plan.profile))
+          const { plan } = spaces.get(block.epoch)!;
+          if ((sums !== undefined) !== (plan.profile === 'exact'))
             throw new HersError(
               'INTEGRITY',
               'a list says what the scores of its block add up to under exact, and only there',

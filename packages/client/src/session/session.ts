@@ -27,7 +27,7 @@ import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
 import { evaluationKeysOf, evaluationOf, ownedDevices } from './evaluation.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
-import { type Compression, type Space, spaceName } from './space.ts';
+import type { Compression, Space } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
 import { partitionOf, View } from './view.ts';
 
@@ -360,7 +360,7 @@ export class CollectionSession {
       if (kept.epoch === epoch) for (const list of kept.lists) draft.droppedLists.push(fromHex(list));
     draft.compressors = draft.compressors.filter((kept) => kept.epoch !== epoch);
     draft.space = this.keyring.space(epoch, compression);
-    draft.spaces.set(spaceName(draft.space), draft.space);
+    draft.spaces.set(draft.space.epoch, draft.space);
     if (!compression) return;
     const lists: string[] = [];
     for (const sealed of await sealCompressor(await this.keyring.sealer(epoch), this.keyring.id, compression))
@@ -408,8 +408,8 @@ export class CollectionSession {
   }
 
   /**
-   * Encrypts vectors of the draft's space into a new block of the draft. There are as many `values` as records, if the collection has fields; in one with
-   * partitions, all have the same one.
+   * Encrypts vectors of the draft's space into a new block of the draft. There are as many `values`
+   * as records, if the collection has fields; in one with partitions, all have the same one.
    */
   async addBlock(
     draft: Draft,
@@ -448,7 +448,6 @@ export class CollectionSession {
       id,
       hash,
       epoch: draft.epoch,
-      edition: draft.space.edition,
       count: list.count,
       list: name,
       ...(fields.length > 0 ? { columns: names } : {}),

@@ -1,10 +1,9 @@
-// The space of an epoch and an edition of blocks: what its blocks hold, the vectors themselves or
-// what a compressor makes of them, and the keys for it. A key belongs to the whole plan, so another
-// compressor means another epoch (or an epoch in which nothing is indexed yet). Blocks of both
-// editions may have the same epoch: their keys differ all the same.
+// The space of an epoch: what its blocks hold, the vectors themselves or what a compressor makes of
+// them, and the keys for it. A key belongs to the whole plan, so another compressor means another
+// epoch (or an epoch in which nothing is indexed yet).
 
 import type { Compressor } from '@hers/compress';
-import { type Edition, type Plan, plan, slotsFor } from '@hers/scheme';
+import { type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
 import { type Crew, type KeyMaterial, keyFrom } from '../crew/crew.ts';
 import { makeCrew } from '../crew/make-crew.ts';
@@ -21,10 +20,6 @@ export interface Compression {
 }
 
 type Indexable = PlainRecord | PendingRecord;
-
-/** What tells the spaces of a collection apart. */
-export const spaceName = ({ epoch, edition }: Pick<ManifestBlock, 'epoch' | 'edition'>): string =>
-  `${epoch}/${edition}`;
 
 export class Space {
   readonly epoch: number;
@@ -48,10 +43,6 @@ export class Space {
     this.compression = compression;
     this.plan = plan(request);
     this.#threads = threads;
-  }
-
-  get edition(): Edition {
-    return this.plan.edition;
   }
 
   canariesOf(block: ManifestBlock): CanaryPlace {

@@ -112,7 +112,7 @@ for (const profile of ['compact', 'small'] as const) {
   });
 
   describe(`${profile}: a store that changes one score`, () => {
-    // What README.md §9 of scheme says is always noticed at this dimension; compact notices less.
+    // What README.md §8 of scheme says is always noticed at this dimension; compact notices less.
     const change = profile === 'small' ? 0.33 : 0.13;
     let capacity: number;
     let asked = 0;
@@ -133,7 +133,7 @@ for (const profile of ['compact', 'small'] as const) {
       const changing = withMethods(store, {
         async *search(where, request, options) {
           for await (const response of store.search(where, request, options))
-            yield shiftedResponse(response, slot, (by * plan.unit) / modulus);
+            yield shiftedResponse(response, [slot], (by * plan.unit) / modulus);
         },
       });
       const victim = await new Database(changing, { key: seed, threads: 1 }).collection(name);

@@ -8,7 +8,7 @@ import type { List } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import { Places } from './places.ts';
-import { type Space, spaceName } from './space.ts';
+import type { Space } from './space.ts';
 
 /** Where a record is. */
 export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
@@ -25,8 +25,8 @@ export interface ViewContent {
   readonly columns: ReadonlyMap<string, BlockColumns>;
   /** Pending records by handle. */
   readonly pending: ReadonlyMap<string, PendingRecord>;
-  /** By name: those that have blocks, and the current one. */
-  readonly spaces: ReadonlyMap<string, Space>;
+  /** By epoch: those that have blocks, and the current one. */
+  readonly spaces: ReadonlyMap<number, Space>;
   /** The one that new blocks are in, and that pending records are compared in. */
   readonly space: Space;
 }
@@ -38,7 +38,7 @@ export class View implements ViewContent {
   readonly scoreSums: ReadonlyMap<string, Uint8Array>;
   readonly columns: ReadonlyMap<string, BlockColumns>;
   readonly pending: ReadonlyMap<string, PendingRecord>;
-  readonly spaces: ReadonlyMap<string, Space>;
+  readonly spaces: ReadonlyMap<number, Space>;
   readonly space: Space;
   #places: Places | undefined;
   #pendingIds: ReadonlyMap<string, PendingRecord> | undefined;
@@ -56,7 +56,7 @@ export class View implements ViewContent {
 
   /** The space that a block is in. */
   spaceOf(block: ManifestBlock): Space {
-    return this.spaces.get(spaceName(block))!;
+    return this.spaces.get(block.epoch)!;
   }
 
   /** Made when first needed: a million records take a third of a second. */

@@ -137,7 +137,7 @@ describe('a server that restarts', () => {
     const service = new HttpService(site.url);
     const samples = new Samples(3);
     await service.createCollection('faces', { id: samples.id(), descriptor: text('d'), manifest: text('1') });
-    const shape = { set: 'n_2048_logq_30', width: 2 };
+    const shape = { set: 'n_2048_logq_30_wide_5', width: 2 };
     const { encodeBlock, encodeQuery } = await import('@hers/service/samples');
     const blocks = await Promise.all(
       Array.from({ length: 40 }, () => service.stageBlock('faces', [encodeBlock(samples.block(shape))])),

@@ -32,22 +32,21 @@ export const MAINTENANCE_OPTIONS: OptionNames<MaintenanceOptions> = { signal: tr
 const BLOCKS_AT_ONCE = 8;
 
 /**
- * Indexes pending records and rewrites blocks that hold deleted records, are not full, or are of an
- * older edition, then has the store forget what is gone.
+ * Indexes pending records and rewrites blocks that hold deleted records or are not full, then has
+ * the store forget what is gone.
  */
 export async function optimize(session: CollectionSession, options: MaintenanceOptions): Promise<void> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'optimize');
-  const { edition } = session.keyring;
   const { capacity } = session.keyring.plan;
-  const isWrong = (block: ManifestBlock) => block.dead.length > 0 || block.edition !== edition;
-  const isDirty = (block: ManifestBlock) => isWrong(block) || block.count < capacity;
+  const hasDead = ({ dead }: ManifestBlock) => dead.length > 0;
+  const isDirty = (block: ManifestBlock) => hasDead(block) || block.count < capacity;
   await session.refresh();
   const view = await session.view();
   const pending = new Set([...view.pending.values()].map(({ values }) => partitionOf(view.manifest, values)));
   const dirty = Map.groupBy(view.manifest.blocks.filter(isDirty), ({ partition }) => partition);
   // A single block that is only not full stays as it is: there is nothing to put it together with.
   const isWorthIt = (blocks: readonly ManifestBlock[], partition: string | undefined) =>
-    blocks.length > 1 || pending.has(partition) || blocks.some(isWrong);
+    blocks.length > 1 || pending.has(partition) || blocks.some(hasDead);
   const worth = [...dirty].filter(([partition, blocks]) => isWorthIt(blocks, partition));
   if (worth.length > 0 || pending.size > 0) {
     const todo = new Set(worth.flatMap(([, blocks]) => blocks.map((block) => block.id)));

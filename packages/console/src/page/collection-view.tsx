@@ -102,8 +102,7 @@ function TabView({ tab, description, onChange }: TabProps): JSX.Element {
 }
 
 function Overview({ description }: { readonly description: CollectionDescription }): JSX.Element {
-  const { name, records, pending, blocks, bytes, version, plan, editions, fields, partitionBy, compressor } =
-    description;
+  const { name, records, pending, blocks, bytes, version, plan, fields, partitionBy, compressor } = description;
   const { integrity, dimension, metric, profile } = description;
   const { database } = unlocked.value!;
   const isDeleting = useSignal(false);
@@ -129,11 +128,6 @@ function Overview({ description }: { readonly description: CollectionDescription
                     .join(', ')}
             </Fact>
             {partitionBy === undefined ? null : <Fact term="partitions">by {partitionBy}</Fact>}
-            <Fact term="editions">
-              {editions.length === 0
-                ? 'no block yet'
-                : editions.map((each) => `${count(each.blocks)} of edition ${each.edition}`).join(', ')}
-            </Fact>
           </dl>
           <p class="hint">
             {pending > 0

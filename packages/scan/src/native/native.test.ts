@@ -28,10 +28,10 @@ import { type Isa, loadAddon } from './native-addon.ts';
 const compiler = part('compiler');
 const isas = compiler.present ? loadAddon().variants() : (['generic'] as Isa[]);
 
-const small = parameterSet('insecure_n_64_logq_30');
-const smallPair = parameterSet('insecure_n_64_logq_30_30');
-const compact = parameterSet('n_2048_logq_30');
-const exact = parameterSet('n_4096_logq_30_30');
+const small = parameterSet('insecure_n_64_logq_30_wide_5');
+const smallPair = parameterSet('insecure_n_64_logq_30_30_wide_4');
+const compact = parameterSet('n_2048_logq_30_wide_5');
+const exact = parameterSet('n_4096_logq_30_30_wide_4');
 
 const packed = parameterSet('insecure_n_64_logq_24_wide_5');
 const tiny = Object.values(PARAMETER_SETS).filter(({ n }) => n < 1000);
@@ -421,7 +421,6 @@ describe('native kernel', compiler, () => {
         blockId: new Uint8Array(16).fill(i),
         first: 0,
         count: compact.n,
-        additions: 1,
       }));
       const parts = partCount(compact);
       const dataAt = dataOffset(blocks.length, parts);
@@ -671,8 +670,8 @@ describe('native kernel', compiler, () => {
       const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
       const { NativeKernel } = await import(${url('native.ts')});
       const { mixed, specimenQuery } = await import(${url('../specimen.ts')});
-      const parameters = parameterSet('n_2048_logq_30');
-      const queries = [100, 101].map((seed, index) => specimenQuery({ parameters, width: 32, index, residue: mixed(seed) }));
+      const parameters = parameterSet('n_2048_logq_30_wide_5');
+      const queries = [100, 101].map((seed, index) => specimenQuery({ parameters, width: ${shape.rows - compact.digits}, index, residue: mixed(seed) }));
       const kernel = NativeKernel.open({ threads: 2 });
       const handle = await kernel.load({ path: ${JSON.stringify(path)} });
       for (let round = 0; ; round++) {

@@ -13,10 +13,10 @@ import { ReferenceKernel } from '../reference.ts';
 import { largest, mixed, type Residue, specimenBlock, specimenQuery } from '../specimen.ts';
 import { WasmKernel } from './wasm.ts';
 
-const small = parameterSet('insecure_n_64_logq_30');
-const smallPair = parameterSet('insecure_n_64_logq_30_30');
-const compact = parameterSet('n_2048_logq_30');
-const exact = parameterSet('n_4096_logq_30_30');
+const small = parameterSet('insecure_n_64_logq_30_wide_5');
+const smallPair = parameterSet('insecure_n_64_logq_30_30_wide_4');
+const compact = parameterSet('n_2048_logq_30_wide_5');
+const exact = parameterSet('n_4096_logq_30_30_wide_4');
 
 const packed = parameterSet('insecure_n_64_logq_24_wide_5');
 const tiny = Object.values(PARAMETER_SETS).filter(({ n }) => n < 1000);

@@ -1,5 +1,5 @@
 // Evaluation keys: what a server needs to expand queries and to pack responses. Public to the store
-// (README.md §10), in messages of a few megabytes, each with masks from a seed of its own.
+// (README.md §9), in messages of a few megabytes, each with masks from a seed of its own.
 
 import { EVALUATION_MASK } from '../domains.ts';
 import { HersError } from '../errors.ts';

@@ -1,4 +1,4 @@
-// Expansion of an open query into the rows of a scan (README.md §10), step by step as it is
+// Expansion of an open query into the rows of a scan (README.md §9), step by step as it is
 // derived. Slow: the oracle of the fast one (fast.ts).
 
 import { HersError } from '../errors.ts';

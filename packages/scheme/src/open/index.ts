@@ -1,4 +1,4 @@
-// Open queries, the public side: what a store and a planner need (README.md §10).
+// Open queries, the public side: what a store and a planner need (README.md §9).
 
 export {
   decodeEvaluation,

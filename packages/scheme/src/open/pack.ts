@@ -1,5 +1,5 @@
 // Packed responses: the results of several blocks under response secrets z_0, z_1 …, with one mask
-// for all of them (README.md §10). Slow and plain: the oracle of the fast one.
+// for all of them (README.md §9). Slow and plain: the oracle of the fast one.
 
 import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';

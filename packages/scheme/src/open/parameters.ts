@@ -1,4 +1,4 @@
-// The parameter sets of open queries (README.md §10). They are parameter sets of blocks like all
+// The parameter sets of open queries (README.md §9). They are parameter sets of blocks like all
 // others, and have two primes besides, in which queries are expanded and responses packed.
 
 import { HersError } from '../errors.ts';

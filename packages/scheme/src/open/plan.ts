@@ -1,9 +1,9 @@
-// The planner of open queries: scales, bits, noise and its bound for every gallery (README.md §10).
+// The planner of open queries: scales, bits, noise and its bound for every gallery (README.md §9).
 
 import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES } from '../layout.ts';
 import { bodyVariance, ERROR_VARIANCE, log2Failure } from '../noise.ts';
-import { modulusOf, profileSet, rowsOf, wideFactor } from '../parameters.ts';
+import { modulusOf, PROFILE_SETS, rowsOf, wideFactor } from '../parameters.ts';
 import { MIN_DIMENSION, NORM_TOLERANCE, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { securityOf } from '../security.ts';
 import { encodeVectors, type Vectors } from '../vectors.ts';
@@ -13,7 +13,7 @@ import { type Levels, levelsOf, logEvaluation, OPEN_SETS, type OpenSet } from '.
 import { openQueryBytes } from './query.ts';
 
 /**
- * The result secret is drawn again until no |ŝ|² exceeds this many times its mean (README.md §10).
+ * The result secret is drawn again until no |ŝ|² exceeds this many times its mean (README.md §9).
  */
 export const LARGEST_SPECTRUM = 12;
 /** Switching responses may add this share to the variance that is there. */
@@ -144,7 +144,7 @@ function check(request: PlanRequest): OpenSet {
   const refuse = (message: string): never => {
     throw new HersError('UNSUPPORTED_PLAN', message);
   };
-  const { dimension, metric = 'cosine', parameters = profileSet('open', 2)! } = request;
+  const { dimension, metric = 'cosine', parameters = PROFILE_SETS.open } = request;
   const set = Object.hasOwn(OPEN_SETS, parameters) ? OPEN_SETS[parameters] : undefined;
   if (!set) return refuse(`there is no parameter set ${JSON.stringify(parameters)} for open queries`);
   const most = set.n - (metric === 'euclidean' ? 1 : 0);
@@ -227,10 +227,8 @@ export function planOpen(request: PlanRequest): OpenPlan {
     dimension,
     metric,
     profile: 'open',
-    edition: 2,
     normBound,
     queryNormBound,
-    maxAdditions: 1,
     integrity: 'standard',
     parameters: set,
     levels,
@@ -270,7 +268,6 @@ export function planOpen(request: PlanRequest): OpenPlan {
       evaluation: evaluationBytes(set, width),
       response,
       responsePerScore: response / capacity,
-      homomorphicUpload: block,
     },
     security,
   };

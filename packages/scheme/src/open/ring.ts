@@ -1,5 +1,5 @@
 // Polynomials modulo q, p1 and p2, one residue after the other, and the steps that expansion and
-// packing are made of: plain and slow, the oracle of the fast ones (README.md §10).
+// packing are made of: plain and slow, the oracle of the fast ones (README.md §9).
 
 import { modInverse, type Poly, Ring } from '@hers/ring';
 import type { OpenSet } from './parameters.ts';

@@ -5,16 +5,16 @@ import { describe, it } from 'node:test';
 import { sha256 } from '@noble/hashes/sha2.js';
 import fc from 'fast-check';
 import { normals, randomVectors, repeatable } from '../../testing/samples.ts';
-import { addBlocks, decodeBlock, encodeBlock } from '../block.ts';
+import { decodeBlock } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { isExact, type Profile } from '../parameters.ts';
+import type { Profile } from '../parameters.ts';
 import { METRICS, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { decodeQuery } from '../query.ts';
 import { decodeResponse, encodeResponse } from '../response.ts';
 import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
 import { noiselessScores } from '../vectors.ts';
-import { type CanaryPlace, canaryChecker, withCanaries, withoutCanaries } from './canaries.ts';
-import { decryptBlock, type QuerySecret, type Scores } from './decrypt.ts';
+import { type CanaryPlace, canaryChecker, makeCanaries, withCanaries } from './canaries.ts';
+import type { QuerySecret, Scores } from './decrypt.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
 import { type CollectionKey, MasterSeed } from './key.ts';
 
@@ -22,10 +22,9 @@ const SETS: Readonly<Record<Exclude<Profile, 'open'>, string>> = {
   compact: 'insecure_n_64_logq_30_wide_5',
   exact: 'insecure_n_64_logq_30_30_wide_4',
   small: 'insecure_n_64_logq_24_wide_5',
-  'exact-250': 'insecure_n_64_logq_30_30',
 };
 const tiny = (profile: Exclude<Profile, 'open'>, more: Partial<PlanRequest> = {}): Plan =>
-  plan({ dimension: 16, profile, edition: 2, parameters: SETS[profile], allowInsecure: true, ...more });
+  plan({ dimension: 16, profile, parameters: SETS[profile], allowInsecure: true, ...more });
 
 const keyOf = (p: Plan, label = 'a key'): CollectionKey => {
   const { seed, id } = repeatable(label);
@@ -38,7 +37,7 @@ const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 const having = (p: Plan, canaries: number): Plan => ({ ...p, canaries, capacity: p.parameters.n - canaries });
 
 /** A block of these vectors, with canaries, and what it answers. */
-function blockOf(key: CollectionKey, vectors: Float32Array | Int32Array, blockId: Uint8Array) {
+function blockOf(key: CollectionKey, vectors: Float32Array, blockId: Uint8Array) {
   const encoded = encryptBlock(key, withCanaries(key, vectors, blockId), { blockId });
   const matrix = blockMatrix(decodeBlock(encoded));
   const place = { id: hex(blockId), slots: vectors.length / key.plan.dimension + key.plan.canaries };
@@ -71,27 +70,12 @@ function tried(secret: QuerySecret, response: Uint8Array): Scores | undefined {
   }
 }
 
-it('no key serves two editions, even where they share a parameter set', () => {
-  const request = { dimension: 16, metric: 'dot', maxAdditions: 4 } as const;
-  const first = keyOf(plan({ ...request, profile: 'exact', edition: 1 }));
-  const second = keyOf(plan({ ...request, profile: 'exact-250', edition: 2 }));
-  assert.equal(first.plan.parameters, second.plan.parameters);
-  assert.notDeepEqual(first.keyId, second.keyId);
-  const block = encryptBlock(first, [new Float32Array(16).fill(0.1)]);
-  assert.throws(() => decryptBlock(second, block), { code: 'KEY_MISMATCH' });
-});
-
-for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const)
+for (const profile of ['compact', 'small', 'exact'] as const)
   describe(`canaries of ${profile}`, () => {
-    it('are eight, or sixteen under small; the first edition has none', () => {
+    it('are eight, or sixteen under small', () => {
       const p = tiny(profile);
       assert.equal(p.canaries, profile === 'small' ? 16 : 8);
       assert.equal(p.capacity, p.parameters.n - p.canaries);
-      if (profile === 'small' || profile === 'exact-250') return;
-      const first = plan({ dimension: 16, profile, edition: 1 });
-      assert.deepEqual([first.canaries, first.capacity], [0, first.parameters.n]);
-      const vectors = randomVectors('none', 3, 16);
-      assert.equal(withCanaries(keyOf(first), vectors, idOf(0)), vectors);
     });
 
     it('follow from the key and the id, and are as long as a vector may be', () => {
@@ -114,7 +98,7 @@ for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const)
       assert.equal(new Set(own.map(({ row }) => row)).size, p.canaries);
     });
 
-    it('are put in and taken out again, wherever they are', () => {
+    it('are put in among the records, which stay in their order', () => {
       const p = tiny(profile);
       const key = keyOf(p);
       fc.assert(
@@ -124,10 +108,10 @@ for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const)
           const all = withCanaries(key, vectors, id);
           assert.equal(all.length, vectors.length + 16 * p.canaries);
           const place = { id: hex(id), slots: count + p.canaries };
-          assert.deepEqual(withoutCanaries(key, place, all.slice(), 16), vectors);
-          const slots = Int32Array.from({ length: place.slots }, (_, j) => j);
-          const left = withoutCanaries(key, place, slots.slice());
-          for (const [i, slot] of left.entries())
+          const own = new Set(makeCanaries(key, place).own);
+          const slots = Array.from({ length: place.slots }, (_, slot) => slot).filter((slot) => !own.has(slot));
+          assert.equal(slots.length, count);
+          for (const [i, slot] of slots.entries())
             assert.deepEqual(all.subarray(16 * slot, 16 * (slot + 1)), vectors.subarray(16 * i, 16 * (i + 1)));
         }),
         { numRuns: 40 },
@@ -172,32 +156,10 @@ for (const profile of ['compact', 'small', 'exact', 'exact-250'] as const)
           assert.ok(!stale || !agrees(full.place, stale));
         }
       });
-
-    if (isExact(profile))
-      it('are the same in a block of rounded vectors, and stay where they are when others are added', () => {
-        const p = tiny(profile, profile === 'exact-250' ? { maxAdditions: 3 } : {});
-        const key = keyOf(p);
-        const { place, encoded } = blockOf(key, randomVectors('rounded', 9, 16), idOf(5));
-        const rows = decryptBlock(key, encoded).integers!;
-        const records = withoutCanaries(key, place, rows.slice(), 16);
-        const again = blockOf(key, records, idOf(5));
-        assert.deepEqual(decryptBlock(key, again.encoded).integers, rows);
-        const probe = randomVectors('probe', 1, 16);
-        const { query, secret } = encryptQuery(key, probe);
-        assert.ok(checkerOf(key, probe)(place, secret.decrypt(again.answer(query))));
-        if (profile !== 'exact-250') return;
-        const more = encryptBlock(key, randomVectors('more', 4, 16), { first: place.slots });
-        const sum = addBlocks(decodeBlock(encoded), decodeBlock(more), 3);
-        const response = scanBlock(blockMatrix(decodeBlock(encodeBlock(sum))), expandedQuery(decodeQuery(query)));
-        const decrypted = secret.decrypt(encodeResponse(response));
-        assert.equal(decrypted.scores.length, place.slots + 4);
-        assert.ok(checkerOf(key, probe)(place, decrypted));
-        assert.equal(withoutCanaries(key, place, decrypted.scores).length, 9 + 4);
-      });
   });
 
 it('known answers: the same on every machine', () => {
-  const answers = (['compact', 'small', 'exact', 'exact-250'] as const).map((profile) => {
+  const answers = (['compact', 'small', 'exact'] as const).map((profile) => {
     const all = withCanaries(keyOf(tiny(profile)), new Float32Array(16 * 10), idOf(7));
     return [
       profile,
@@ -209,10 +171,9 @@ it('known answers: the same on every machine', () => {
   assert.deepEqual(Object.fromEntries(answers), KNOWN);
 });
 const KNOWN = {
-  compact: '0aa95dabb7669d12',
-  small: 'ffebc124ec0854f2',
-  exact: '5e2e1157d39943d8',
-  'exact-250': 'e7259d2fc6573940',
+  compact: '748754b36627a01b',
+  small: 'bf4c5b15376addc8',
+  exact: '54138d360ba8dd82',
 };
 
 it('what is not a place of canaries is refused', () => {
@@ -221,9 +182,12 @@ it('what is not a place of canaries is refused', () => {
   assert.throws(() => withCanaries(key, new Float32Array(16 * 57).fill(1), idOf(0)), refused);
   assert.throws(() => withCanaries(key, new Float32Array(17).fill(1), idOf(0)), refused);
   assert.throws(() => withCanaries(key, new Float32Array(16).fill(1), new Uint8Array(8)), refused);
-  assert.throws(() => withoutCanaries(key, { id: hex(idOf(0)), slots: 7 }, new Float32Array(7)), refused);
-  assert.throws(() => withoutCanaries(key, { id: 'none', slots: 20 }, new Float32Array(20)), refused);
-  assert.throws(() => withoutCanaries(key, { id: hex(idOf(0)), slots: 65 }, new Float32Array(65)), refused);
+  for (const place of [
+    { id: hex(idOf(0)), slots: 7 },
+    { id: 'none', slots: 20 },
+    { id: hex(idOf(0)), slots: 65 },
+  ])
+    assert.throws(() => makeCanaries(key, place), refused);
   key.wipe();
   assert.throws(() => withCanaries(key, new Float32Array(16).fill(1), idOf(0)), { code: 'WIPED' });
 });
@@ -234,7 +198,7 @@ describe('chances', () => {
   // Half of all slots are canaries, so that one response has a thousand of them.
   for (const profile of ['compact', 'small'] as const)
     it(`${profile}: no false alarm in a million honest canaries, whatever else a block holds`, () => {
-      const p = having(plan({ dimension: 16, profile, edition: 2 }), 1024);
+      const p = having(plan({ dimension: 16, profile }), 1024);
       const key = keyOf(p);
       const normal = normals('galleries');
       const galleries: Readonly<Record<string, (j: number, i: number) => number>> = {
@@ -289,7 +253,7 @@ describe('chances', () => {
     ['small', 128, 2, 20_000],
   ] as const)
     it(`${profile}: another block passes for one with ${canaries} of its canaries as often as the formula says`, () => {
-      const p = having(plan({ dimension, profile, edition: 2 }), canaries);
+      const p = having(plan({ dimension, profile }), canaries);
       const key = keyOf(p, `${profile} ${canaries}`);
       const probe = probeOf(profile, dimension);
       const { query, secret } = encryptQuery(key, probe);
@@ -307,9 +271,9 @@ describe('chances', () => {
       assert.ok(Math.abs(passed - expected) < 4 * Math.sqrt(expected) + 0.05 * expected, `${passed}, not ${expected}`);
     });
 
-  it('of all canaries together: what README.md §8 says', () => {
+  it('of all canaries together: what README.md §7 says', () => {
     const bits = (profile: Profile, dimension: number) => {
-      const p = plan({ dimension, profile, edition: 2 });
+      const p = plan({ dimension, profile });
       const constant = erf(8 * p.noise.score * Math.sqrt(dimension / 2));
       return [missed(p), constant].map((chance) => Math.round(10 * p.canaries * Math.log2(chance)) / 10);
     };

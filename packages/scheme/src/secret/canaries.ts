@@ -1,6 +1,6 @@
 // Canaries: records of the key holder's own in every block, whose scores it knows for every query.
 // A response computed from other rows, for another query, another block or another state of it, or
-// moved within its block, has other scores in their slots. README.md §8 has the probability that it
+// moved within its block, has other scores in their slots. README.md §7 has the probability that it
 // is missed.
 //
 // Slots and vectors follow from the canary key and an id, which is the block's: it is drawn again
@@ -14,9 +14,9 @@ import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
 import { CANARIES } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { isExact, modulusOf, ringOf, wideFactor } from '../parameters.ts';
+import { modulusOf, ringOf, wideFactor } from '../parameters.ts';
 import { checksumsAmong, type Plan, slotsFor } from '../plan.ts';
-import { type Encoded, encodeVectors, readout, roundVectors, vectorNorm } from '../vectors.ts';
+import { type Encoded, encodeVectors, readout, vectorNorm } from '../vectors.ts';
 import { ID_BYTES } from '../wire.ts';
 import {
   type ChecksumRoom,
@@ -47,7 +47,7 @@ const ID = new RegExp(`^[0-9a-f]{${2 * ID_BYTES}}$`);
 export interface CanaryPlace {
   /** 16 bytes, hexadecimal. */
   readonly id: string;
-  /** Those of the first ciphertext, its canaries included, where others were added to it since. */
+  /** Those of the block, its canaries included. */
   readonly slots: number;
 }
 
@@ -150,40 +150,24 @@ export function sumUp(key: CollectionKey, encoded: Encoded, id: Uint8Array): voi
  *
  * @example encryptBlock(key, withCanaries(key, vectors, blockId), { blockId })
  */
-export function withCanaries<T extends Float32Array | Int32Array>(key: CollectionKey, vectors: T, id: Uint8Array): T {
+export function withCanaries(key: CollectionKey, vectors: Float32Array, id: Uint8Array): Float32Array {
   const { plan } = key;
-  const { dimension, canaries, capacity } = plan;
-  if (canaries === 0) return vectors;
+  const { dimension, capacity } = plan;
   const records = vectors.length / dimension;
   if (!(Number.isInteger(records) && records <= capacity))
     throw new HersError('INVALID_ARGUMENT', `a block takes ${capacity} vectors beside its canaries`);
   const total = slotsFor(plan, records);
   const { slots, own, vectors: made } = derive(key, { id: bytesToHex(id), slots: total });
-  const given = vectors instanceof Int32Array ? roundVectors(plan, made) : made;
-  const out = new (vectors.constructor as new (length: number) => T)(total * dimension);
+  const out = new Float32Array(total * dimension);
   for (let slot = 0, l = 0, taken = 0; slot < total; slot++) {
     const isOwn = slot === own[taken];
     // What is in the slot of a checksum does not matter: encryptBlock puts the sum there.
     const from = isOwn ? (slot === slots[l] ? l++ : 0) : slot - taken;
     if (isOwn) taken++;
-    out.set((isOwn ? given : vectors).subarray(from * dimension, (from + 1) * dimension), slot * dimension);
+    out.set((isOwn ? made : vectors).subarray(from * dimension, (from + 1) * dimension), slot * dimension);
   }
   made.fill(0);
-  given.fill(0);
   return out;
-}
-
-/**
- * What was decrypted of a block, `stride` numbers a slot, without its canaries: it begins with the
- * first record. Changes the array.
- */
-export function withoutCanaries<T extends Float32Array | Int32Array>(
-  key: CollectionKey,
-  place: CanaryPlace,
-  values: T,
-  stride = 1,
-): T {
-  return key.plan.canaries === 0 ? values : closeGaps(values, canariesAt(key, place).own, stride);
 }
 
 /** What a sum of products of encoded coordinates is worth, in scores. */
@@ -202,7 +186,7 @@ export function canaryRoom({ noise }: Plan): number {
  */
 export function canaryProbe({ profile, metric, width, appended }: Plan, { values }: Encoded): Float64Array {
   const probe = Float64Array.from(values);
-  if (isExact(profile) && metric === 'euclidean') {
+  if (profile === 'exact' && metric === 'euclidean') {
     for (let i = 0; i < width; i++) probe[i] *= 2;
     probe[width - 1] /= appended;
   }
@@ -269,7 +253,6 @@ export function canaryChecker(
   const fit = (checksums: Checksums, scores: Float32Array) => checksumsFit(checksums, scores, ofSums);
 
   return (place, { first, scores, integers }) => {
-    if (canaries === 0) return scores;
     if (first !== 0 || scores.length < place.slots) return undefined;
     const { slots, values, checksums, own } = canariesAt(key, place);
     products(sums, values, probe);

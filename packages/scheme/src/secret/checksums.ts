@@ -1,6 +1,6 @@
 // Checksum canaries: slots that hold signed sums of other slots' templates, so that the same sums
 // of their scores must be zero but for noise, whatever the query is. A response in which a single
-// score was changed shows. README.md §9 derives all of it.
+// score was changed shows. README.md §8 derives all of it.
 //
 // A group is a checksum slot and the g slots that are summed: (g + k)/2 with the sign +, the others
 // with −. Its slot holds the sum divided by k, so with the weight −k all weights add up to zero:

@@ -4,7 +4,7 @@ import { type RankJob, ResultSecret } from '@hers/ring';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { ID_BYTES, RESPONSE_LAYOUT } from '../layout.ts';
-import { isExact, masksOf, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
+import { masksOf, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
 import { decodeResponse, encodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
@@ -123,7 +123,7 @@ export class QuerySecret {
     const { response, secret, step } = this.#open(bytes);
     const { blockId, first, count, bits1 } = response;
     const { slope, offset, sign, shift } = this.#readout;
-    if (!isExact(plan.profile)) {
+    if (plan.profile !== 'exact') {
       const { values, largest } = ring.scores(response, secret, step * slope, offset, room);
       // The score of a checksum canary may be larger, or wrap around.
       if (plan.checksumGroup === 0 && largest > plan.largestPhase * 2 ** bits1) throw nonsense(values);
@@ -208,8 +208,7 @@ export interface DecryptedVectors {
 }
 
 /**
- * A block back to its vectors, for rebuilding: b_i + a·s_i = Δ_g·P_i + e_i, or, of a wide mask,
- * 2^wideBits·b_i + a·s_i.
+ * A block back to its vectors: 2^wideBits·b_i + a·s_i = Δ_g·P_i + e_i.
  */
 export function decryptBlock(key: CollectionKey, bytes: Uint8Array): DecryptedVectors {
   const block = decodeBlock(bytes);
@@ -219,7 +218,7 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): DecryptedVe
     throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan');
   const { parameters, dimension, profile, normBound, steps, galleryScale } = plan;
   const { first, count } = block;
-  const exact = isExact(profile);
+  const exact = profile === 'exact';
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
   const order = byMask(masksOf(parameters, block.width), dimension);
@@ -235,27 +234,21 @@ export function decryptBlock(key: CollectionKey, bytes: Uint8Array): DecryptedVe
       const { i, m, own, isNew } = order[at];
       if (isNew) {
         mask.residues.set(blockMask(block, m));
-        if (wideBits > 0) {
-          maskBits(block, bits, m);
-          ring.embed(maskLow, bits);
-          ring.ntt(maskLow);
-        }
+        maskBits(block, bits, m);
+        ring.embed(maskLow, bits);
+        ring.ntt(maskLow);
       }
       row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
       loadSecret(key, own, secret);
-      if (wideBits > 0) {
-        product.residues.set(row.residues);
-        ring.scaleAdd(row, product, BigInt(wideFactor(parameters) - 1));
-      }
+      product.residues.set(row.residues);
+      ring.scaleAdd(row, product, BigInt(wideFactor(parameters) - 1));
       ring.multiplyAdd(row, mask, secret);
       ring.intt(row);
-      if (wideBits > 0) {
-        ring.multiply(product, maskLow, secret);
-        ring.intt(product);
-        ring.combineBits(bits, zero, zero, product, wideBits, 0n, 1);
-        ring.joinWide(row, bits, wideBits);
-      }
-      const centred = wideBits > 0 ? ring.centredWide() : ring.centred(row);
+      ring.multiply(product, maskLow, secret);
+      ring.intt(product);
+      ring.combineBits(bits, zero, zero, product, wideBits, 0n, 1);
+      ring.joinWide(row, bits, wideBits);
+      const centred = ring.centredWide();
       for (let j = 0; j < count; j++) {
         const value = centred[first + j] / galleryScale;
         if (integers) {

@@ -4,7 +4,7 @@
 
 import { moduliOf } from '@hers/ring';
 import { CHECKSUM_BYTES, ID_BYTES } from '../layout.ts';
-import { isExact, modulusOf, type ParameterSet, primeBits } from '../parameters.ts';
+import { modulusOf, type ParameterSet, primeBits } from '../parameters.ts';
 import { encodeResponse } from '../response.ts';
 import { encodeVectors, readout, vectorNorm } from '../vectors.ts';
 import { RESPONSE_OVERHEAD } from '../wire.ts';
@@ -83,7 +83,7 @@ export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: Arra
     ...{ parameters, keyId, queryId: secret.queryId, blockId, first: 0, count: 1, bits0, bits1 },
     ...{ packed0: packed(bits0), packed1: packed(bits1) },
   }).slice(0, RESPONSE_OVERHEAD - CHECKSUM_BYTES);
-  const exact = isExact(profile);
+  const exact = profile === 'exact';
   const step = modulusOf(parameters) / 2 ** bits1 / unit;
   const probe = Int32Array.from(canaryProbe(plan, encoded));
   const shapes = Array.from({ length: checksumGroup + 1 }, (_, size) => shapeOf(size));
@@ -128,7 +128,7 @@ export interface DeviceRows {
 /** Room for so many blocks. */
 export function deviceRows({ plan }: CollectionKey, blocks: number): DeviceRows {
   const { canaries, width, dimension, parameters, checksumGroup, profile } = plan;
-  const exact = isExact(profile);
+  const exact = profile === 'exact';
   return {
     slots: new Uint32Array(blocks * canaries),
     values: new Int32Array(blocks * canaries * width),
@@ -148,18 +148,16 @@ export function fillDeviceRow(
   sums: Uint8Array | undefined,
 ): void {
   const { canaries, width, dimension, parameters, profile } = key.plan;
-  if (canaries > 0) {
-    const { slots, values, checksums, own } = makeCanaries(key, place);
-    rows.slots.set(slots, i * canaries);
-    rows.values.set(values, i * canaries * width);
-    if (checksums) {
-      rows.orders.set(checksums.order, i * parameters.n);
-      rows.ordered[i] = checksums.order.length;
-      checksums.order.fill(0);
-    }
-    for (const each of [slots, values, own]) each.fill(0);
+  const { slots, values, checksums, own } = makeCanaries(key, place);
+  rows.slots.set(slots, i * canaries);
+  rows.values.set(values, i * canaries * width);
+  if (checksums) {
+    rows.orders.set(checksums.order, i * parameters.n);
+    rows.ordered[i] = checksums.order.length;
+    checksums.order.fill(0);
   }
-  if (sums && isExact(profile)) {
+  for (const each of [slots, values, own]) each.fill(0);
+  if (sums && profile === 'exact') {
     const { s, t, w } = decodeScoreSums(key.plan, sums);
     const at = i * COPIES * (dimension + 2);
     rows.summed[i] = 1;
@@ -172,5 +170,5 @@ export function fillDeviceRow(
 
 /** `exact`: what scores are weighed with. The caller wipes it. */
 export function deviceWeights(key: CollectionKey): Uint32Array | undefined {
-  return isExact(key.plan.profile) ? Uint32Array.from(scoreWeights(key)) : undefined;
+  return key.plan.profile === 'exact' ? Uint32Array.from(scoreWeights(key)) : undefined;
 }

@@ -34,8 +34,8 @@ export interface BlockOptions {
 }
 
 /**
- * Encrypts up to n vectors into a block: b_i = −a·s_i + Δ_g·P_i + e_i under one fresh mask a, and
- * where the mask is wide, modulo Q·2^wideBits and rounded to Q.
+ * Encrypts up to n vectors into a block: b_i = −a·s_i + Δ_g·P_i + e_i under one fresh mask a,
+ * modulo Q·2^wideBits and rounded to Q.
  *
  * @example const block = encryptBlock(key, vectors); // a Float32Array, one vector after the other
  */
@@ -96,9 +96,8 @@ export function encryptBlockFrom(
     width,
     first,
     count,
-    additions: 1,
     galleryScale,
-    mask: { seed },
+    seed,
     rows,
   };
 }

@@ -1,7 +1,6 @@
 // What only a key holder may import. Server packages must not: the layer check sees to it.
 
-export { addTags, authenticate, sameTag, tagBytes } from './authenticator.ts';
-export { type CanaryPlace, canaryChecker, withCanaries, withoutCanaries } from './canaries.ts';
+export { type CanaryPlace, canaryChecker, withCanaries } from './canaries.ts';
 export { type DecryptedVectors, decryptBlock, type ExposedSecret, QuerySecret, type Scores } from './decrypt.ts';
 export {
   type DeviceQuery,
@@ -17,7 +16,6 @@ export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } fr
 export { CollectionKey, MasterSeed } from './key.ts';
 export { canRank, type RankBy, type Ranked, type RankTask, rankTogether } from './rank.ts';
 export {
-  addScoreSums,
   decodeScoreSums,
   encodeScoreSums,
   type ScoreSums,

@@ -1,7 +1,7 @@
 // Keys: a 32-byte master seed, and derived from it, for every collection, parameter set and epoch,
-// the gallery secrets s_1 … s_width, the key that authenticates blocks, the weights that scores are
-// checked with, the key of the canaries, and what queries are made with: the public seed of their
-// masks, and the key that their seeds are hedged with.
+// the gallery secrets s_1 … s_width, the weights that scores are checked with, the key of the
+// canaries, and what queries are made with: the public seed of their masks, and the key that their
+// seeds are hedged with.
 //
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
 // be wiped.
@@ -28,14 +28,11 @@ const CACHE_BYTES = 1 << 25;
 const CANARY_MARGIN = 1 << 20;
 
 /**
- * Scores are checked with this many independent sets of weights, each weight below 2^weightBits
- * (README.md §7): as many bits as keep every sum exact in a double.
+ * Scores are checked with this many independent sets of weights, each weight below 2^WEIGHT_BITS
+ * (README.md §6): as many bits as keep every sum exact in a double.
  */
 export const WEIGHT_COPIES = 6;
-
-export function weightBits({ steps }: Plan): number {
-  return steps <= 250 ? 20 : 18;
-}
+export const WEIGHT_BITS = 18;
 
 /** HKDF-SHA256 (RFC 5869) with info = label, a zero byte, context. */
 function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
@@ -153,24 +150,15 @@ export class MasterSeed {
       throw new HersError('INVALID_ARGUMENT', 'an epoch is a whole number from 0 to 2^32 − 1');
     const context = keyContext(plan, collectionId, epoch);
     const bytes = this.#bytes ?? wiped();
-    // No secret serves two editions, even where they share a parameter set.
-    const label = (name: string) => (plan.edition === 1 ? name : `${name}, edition ${plan.edition}`);
-    const keyId = derive(bytes, label('key id'), context, ID_BYTES);
-    return new CollectionKey(
-      plan,
-      new Uint8Array(collectionId),
-      epoch,
-      keyId,
-      derive(bytes, label('query masks'), context, SEED_BYTES),
-      {
-        gallery: derive(bytes, label('gallery secrets'), context, SEED_BYTES),
-        authenticator: derive(bytes, label('block authenticator'), context, SEED_BYTES),
-        weights: derive(bytes, label('score weights'), context, SEED_BYTES),
-        canaries: derive(bytes, label('canaries'), context, SEED_BYTES),
-        queries: derive(bytes, label('query seeds'), context, SEED_BYTES),
-        ...('evaluation' in plan.parameters ? { open: derive(bytes, label('open secrets'), context, SEED_BYTES) } : {}),
-      },
-    );
+    const seedOf = (label: string) => derive(bytes, label, context, SEED_BYTES);
+    const keyId = derive(bytes, 'key id', context, ID_BYTES);
+    return new CollectionKey(plan, new Uint8Array(collectionId), epoch, keyId, seedOf('query masks'), {
+      gallery: seedOf('gallery secrets'),
+      weights: seedOf('score weights'),
+      canaries: seedOf('canaries'),
+      queries: seedOf('query seeds'),
+      ...('evaluation' in plan.parameters ? { open: seedOf('open secrets') } : {}),
+    });
   }
 
   /** Overwrites the seed. Every later use fails with WIPED. */
@@ -197,12 +185,6 @@ export let secretsOf: (key: CollectionKey) => Secrets;
 export function loadSecret(key: CollectionKey, i: number, into: Poly): void {
   ringOf(key.plan.parameters).secret(into, secretsOf(key), i);
 }
-
-/**
- * Expands factors of the block authenticator into a polynomial: uniform residues, for each prime by
- * itself.
- */
-export let loadFactors: (key: CollectionKey, domain: number, index: number, into: Poly) => void;
 
 /**
  * The weights that scores are checked with, copy by copy, n each. They belong to the key, which
@@ -261,7 +243,6 @@ export let hasRoomForCanaries: (key: CollectionKey) => boolean;
 /** What the secrets of a key are expanded from, 32 bytes each (docs/formats.md §4). */
 export interface KeySeeds {
   readonly gallery: Uint8Array;
-  readonly authenticator: Uint8Array;
   readonly weights: Uint8Array;
   readonly canaries: Uint8Array;
   readonly queries: Uint8Array;
@@ -287,8 +268,6 @@ export class CollectionKey {
 
   static {
     secretsOf = (key) => key.#secrets();
-    loadFactors = (key, domain, index, into) =>
-      ringOf(key.plan.parameters).uniform(into, { key: key.#unwiped().authenticator, domain, index });
     scoreWeights = (key) => key.#expandWeights();
     canarySeed = (key) => key.#unwiped().canaries;
     openSeed = (key) => key.#unwiped().open ?? wiped();
@@ -339,12 +318,12 @@ export class CollectionKey {
     const ring = ringOf(parameters);
     const [{ residues }] = ring.polys;
     const weights = new Float64Array(WEIGHT_COPIES * n);
-    const below = 2 ** weightBits(this.plan);
+    const below = 2 ** WEIGHT_BITS;
     try {
       for (let c = 0; c < WEIGHT_COPIES; c++) {
         ring.uniform(ring.polys[0], { key: seed, domain: SCORE_WEIGHTS, index: c });
         // Of the first prime, which is so close below 2^30 that no remainder is likelier than
-        // 2^−20·(1 + 2^−13), or 2^−18·(1 + 2^−13).
+        // 2^−18·(1 + 2^−13).
         for (let j = 0; j < n; j++) weights[c * n + j] = residues[j] % below;
       }
     } finally {
@@ -383,8 +362,8 @@ export class CollectionKey {
   /** The public part, for the store. */
   info(): Uint8Array {
     const { plan, keyId, collectionId, epoch } = this;
-    const { parameters, dimension, metric, profile, edition, width, galleryScale } = plan;
-    const collection = { collectionId, epoch, dimension, metric, profile, edition, width, galleryScale };
+    const { parameters, dimension, metric, profile, width, galleryScale } = plan;
+    const collection = { collectionId, epoch, dimension, metric, profile, width, galleryScale };
     return encodeKeyInfo({ parameters, keyId, ...collection });
   }
 

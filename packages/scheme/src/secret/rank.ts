@@ -3,7 +3,7 @@
 
 import { ALL_RECORDS } from '@hers/ring';
 import { RESPONSE_LAYOUT } from '../layout.ts';
-import { isExact, ringOf } from '../parameters.ts';
+import { ringOf } from '../parameters.ts';
 import { RESPONSE_OVERHEAD } from '../wire.ts';
 import { type CanaryPlace, expectedCanaries } from './canaries.ts';
 import type { QuerySecret } from './decrypt.ts';
@@ -37,7 +37,7 @@ export interface Ranked {
 /** Whether native code can rank the responses to queries of this key. */
 export function canRank({ plan }: CollectionKey): boolean {
   return (
-    !isExact(plan.profile) && plan.profile !== 'open' && plan.checksumGroup === 0 && ringOf(plan.parameters).canRank
+    plan.profile !== 'exact' && plan.profile !== 'open' && plan.checksumGroup === 0 && ringOf(plan.parameters).canRank
   );
 }
 

@@ -5,7 +5,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { randomVectors, repeatable } from '../../testing/samples.ts';
-import { addBlocks, type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
+import { type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
+import { ERRORS, OPEN_EPHEMERAL } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { decodeKeyInfo } from '../keyinfo.ts';
 import { polyWords, ringOf, wideFactor } from '../parameters.ts';
@@ -16,10 +17,10 @@ import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
 import { roundVectors } from '../vectors.ts';
 import { decryptBlock, type Scores } from './decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './encrypt.ts';
-import { type CollectionKey, loadSecret, MasterSeed } from './key.ts';
+import { type CollectionKey, MasterSeed } from './key.ts';
 
-const small = { parameters: 'insecure_n_64_logq_30', allowInsecure: true } as const;
-const smallPair = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, profile: 'exact-250' } as const;
+const tiny = { parameters: 'insecure_n_64_logq_30_wide_5', allowInsecure: true } as const;
+const tinyExact = { parameters: 'insecure_n_64_logq_30_30_wide_4', allowInsecure: true, profile: 'exact' } as const;
 const id = (byte: number) => new Uint8Array(16).fill(byte);
 const refused =
   (...codes: string[]) =>
@@ -75,7 +76,7 @@ describe('searching', () => {
           fc.integer({ min: 1, max: 64 }),
           fc.nat(1e6),
           (dimension, count, seed) => {
-            const key = keyFor({ ...smallPair, dimension, metric, ...bounds });
+            const key = keyFor({ ...tinyExact, dimension, metric, ...bounds });
             const gallery = randomVectors(`g${seed}`, count, dimension, metric === 'cosine' ? 9 : 2.9);
             const query = randomVectors(`q${seed}`, 1, dimension, 3);
             const { integers } = search(key, encryptBlock(key, gallery, { first: 64 - count }), query);
@@ -96,24 +97,27 @@ describe('searching', () => {
     });
   }
   it('vectors may be lists, and plain numbers keep their precision', () => {
-    const key = keyFor({ ...smallPair, dimension: 3, metric: 'dot' });
+    const key = keyFor({ ...tinyExact, dimension: 3, metric: 'dot' });
     const gallery = [
       [0.1, 0.2, 0.3],
       [0, 0, 0],
       [-1e-300, 1, 0],
     ];
     const { integers } = search(key, encryptBlock(key, gallery), [0.004, 1, 0]);
-    assert.deepEqual([...integers!], [25 + 50 * 250, 0, 250 * 250]);
+    const { steps } = key.plan;
+    assert.equal(steps, 1370);
+    assert.deepEqual([...integers!], [137 * 5 + 274 * steps, 0, steps * steps]);
   });
   it('cosine measures vectors of any length', () => {
-    const key = keyFor({ ...smallPair, dimension: 2 });
+    const key = keyFor({ ...tinyExact, dimension: 2 });
     const gallery = [
       [1e300, 0],
       [1e-300, 1e-300],
       [0, -3e-320],
     ];
     const { integers } = search(key, encryptBlock(key, gallery), [5e307, 0]);
-    assert.deepEqual([...integers!], [62500, 177 * 250, 0]);
+    const { steps } = key.plan;
+    assert.deepEqual([...integers!], [steps * steps, Math.round(steps / Math.SQRT2) * steps, 0]);
   });
   it('a block decrypts to its vectors', () => {
     const gallery = randomVectors('rebuild', 50, 24, 0.9);
@@ -131,48 +135,9 @@ describe('searching', () => {
   });
 });
 
-describe('homomorphic enrolment', () => {
-  it('sums of partial blocks, in any order, search and decrypt like one block', () => {
-    const key = keyFor({ ...smallPair, dimension: 5, maxAdditions: 8 });
-    const gallery = randomVectors('enrol', 40, 5);
-    const part = (first: number, count: number) =>
-      decodeBlock(encryptBlock(key, gallery.subarray(first * 5, (first + count) * 5), { first }));
-    let sum = part(10, 5);
-    for (const [first, count] of [
-      [15, 1],
-      [9, 1],
-      [16, 24],
-      [0, 9],
-    ]) {
-      sum = addBlocks(sum, part(first, count), 8);
-    }
-    assert.deepEqual([sum.first, sum.count, sum.additions], [0, 40, 5]);
-    const bytes = encodeBlock(sum);
-    const whole = encryptBlock(key, gallery);
-    const query = randomVectors('probe', 1, 5);
-    assert.deepEqual(search(key, bytes, query).integers, search(key, whole, query).integers);
-    assert.deepEqual(decryptBlock(key, bytes).integers, decryptBlock(key, whole).integers);
-  });
-  it('never adds the same ciphertext twice, overlaps, gaps, too many, or what belongs elsewhere', () => {
-    const key = keyFor({ ...smallPair, dimension: 5, maxAdditions: 2 });
-    const other = keyFor({ ...smallPair, dimension: 5, maxAdditions: 2 }, 2);
-    const vectors = randomVectors('twice', 4, 5);
-    const at = (first: number, k = key) => decodeBlock(encryptBlock(k, vectors, { first }));
-    const a = at(0);
-    assert.throws(() => addBlocks(a, a, 2), refused('BLOCK_MISMATCH'));
-    assert.throws(() => addBlocks(a, at(3), 2), refused('BLOCK_MISMATCH'));
-    assert.throws(() => addBlocks(a, at(5), 2), refused('BLOCK_MISMATCH'));
-    assert.throws(() => addBlocks(addBlocks(a, at(4), 2), at(8), 2), refused('BLOCK_MISMATCH'));
-    assert.throws(() => addBlocks(a, at(4, other), 2), refused('KEY_MISMATCH'));
-    const b = at(4);
-    const sum = addBlocks(a, b, 2);
-    assert.throws(() => addBlocks(sum, b, 9), refused('BLOCK_MISMATCH'));
-  });
-});
-
 describe('what is refused before anything is encrypted', () => {
-  const cosine = keyFor({ ...small, dimension: 3 });
-  const dot = keyFor({ ...smallPair, dimension: 3, metric: 'dot', normBound: 2 });
+  const cosine = keyFor({ ...tiny, dimension: 3 });
+  const dot = keyFor({ ...tinyExact, dimension: 3, metric: 'dot', normBound: 2 });
   const bad: [string, CollectionKey, unknown][] = [
     ['a wrong length', cosine, [1, 2]],
     ['a longer one', cosine, [1, 2, 3, 4]],
@@ -248,7 +213,7 @@ describe('rule: randomness is fresh at every encryption', () => {
   const vectors = randomVectors('same', 100, 16);
   /** Residues at the same place that agree; about one in 2^30 should. */
   const agreeing = (a: Uint32Array, b: Uint32Array) => a.reduce((sum, x, i) => sum + (x === b[i] ? 1 : 0), 0);
-  const seedOf = (block: Block) => Buffer.from((block.mask as { seed: Uint8Array }).seed).toString('hex');
+  const seedOf = (block: Block) => Buffer.from(block.seed).toString('hex');
 
   it('blocks: two encryptions of the same vectors share nothing, re-encryption neither', () => {
     const a = decodeBlock(encryptBlock(key, vectors));
@@ -302,7 +267,6 @@ describe('rule: randomness is fresh at every encryption', () => {
       keyFor(request, 2),
       keyFor(request, 1, 1),
       keyFor(request, 1, 0, 8),
-      keyFor({ ...request, edition: 1 }),
       keyFor({ ...request, profile: 'small' }),
       keyFor({ ...request, metric: 'dot', normBound: 2 }),
     ];
@@ -315,8 +279,8 @@ describe('rule: randomness is fresh at every encryption', () => {
     assert.deepEqual(a.queryId, b.queryId);
     for (let row = 0; row < 16; row++) assert.ok(apart(a, b, row) > 0.9);
     // And so does a probe that differs as little as it can.
-    const integers = keyFor({ ...smallPair, dimension: 2, metric: 'dot' });
-    const [c, d] = [0, 1 / 250].map((x) =>
+    const integers = keyFor({ ...tinyExact, dimension: 2, metric: 'dot' });
+    const [c, d] = [0, 1 / integers.plan.steps].map((x) =>
       decodeQuery(encryptQueryFrom(repeatable('again'), integers, [0.5, x]).query),
     );
     assert.ok(apart(c, d, 0) > 0.8);
@@ -345,37 +309,32 @@ describe('rule: randomness is fresh at every encryption', () => {
     if (scores) assert.ok(scores.filter((x, j) => Math.abs(x - honest[j]) < 0.01).length < 20);
   });
   it('errors never come from a public seed', () => {
-    // Of the first edition, whose bodies are not rounded: the draws are the same.
-    const key = keyFor({ dimension: 16, edition: 1 });
+    const key = keyFor({ dimension: 16 });
     const { parameters, galleryScale } = key.plan;
-    const one = new Float32Array(16).fill(0.25);
-    const block = encryptBlockFrom(repeatable('errors'), key, one);
+    const { n, wideBits } = parameters;
+    const { seed, id } = repeatable('errors');
+    const drawn: Uint8Array[] = [];
+    const entropy = {
+      seed: () => {
+        drawn.push(seed());
+        return drawn[drawn.length - 1].slice();
+      },
+      id,
+    };
+    const block = encryptBlockFrom(entropy, key, new Float32Array(16 * n).fill(0.25));
+    const { vectors } = decryptBlock(key, encodeBlock(block));
     const ring = ringOf(parameters);
-    const words = polyWords(parameters);
     for (let i = 0; i < 16; i++) {
-      // e_i = b_i + a·s_i − Δ_g·P_i, which the key holder can compute.
-      const mask = blockMask(block);
-      const [row, a, s] = ring.polys;
-      row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
-      a.residues.set(mask);
-      loadSecret(key, i, s);
-      ring.multiplyAdd(row, a, s);
-      ring.intt(row);
-      const error = ring.centred(row);
-      error[0] -= Math.round(galleryScale * 0.25);
-      assert.ok(error.every((e) => Math.abs(e) <= 21));
-      for (const seed of [
-        (block.mask as { seed: Uint8Array }).seed,
-        new Uint8Array(32),
-        new Uint8Array(32).fill(0xff),
-      ]) {
-        for (let domain = 0; domain < 12; domain++) {
-          for (const index of [0, i]) {
-            ring.error(ring.words[0], { key: seed, domain, index });
-            assert.notDeepEqual([...ring.words[0].values], [...error]);
-          }
-        }
-      }
+      // e_i, which the key holder can compute but for the rounding of a body by half of 2^wideBits.
+      const error = Array.from({ length: n }, (_, j) => vectors[16 * j + i] * galleryScale - galleryScale / 4);
+      const fits = (key: Uint8Array, domain: number, index: number) => {
+        ring.error(ring.words[0], { key, domain, index });
+        return error.every((e, j) => Math.abs(e - ring.words[0].values[j]) < 2 ** wideBits / 2 + 2);
+      };
+      assert.ok(fits(drawn[1], ERRORS, i));
+      for (const given of [block.seed, new Uint8Array(32), new Uint8Array(32).fill(0xff)])
+        for (let domain = 0; domain <= OPEN_EPHEMERAL; domain++)
+          for (const index of [0, i]) assert.ok(!fits(given, domain, index));
     }
   });
 });

@@ -1,5 +1,5 @@
 // The check of scores: what the sums are, that right scores fit, and that no others do (README.md
-// §7).
+// §6).
 
 import assert from 'node:assert/strict';
 import { createCipheriv } from 'node:crypto';
@@ -7,7 +7,8 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { derivedSlowly } from '../../testing/derivation.node.ts';
 import { normals, randomVectors } from '../../testing/samples.ts';
-import { addBlocks, decodeBlock, encodeBlock } from '../block.ts';
+import { decodeBlock } from '../block.ts';
+import { SCORE_WEIGHTS } from '../domains.ts';
 import { HersError } from '../errors.ts';
 import { ringOf } from '../parameters.ts';
 import { METRICS, type Metric, type Plan, type PlanRequest, plan } from '../plan.ts';
@@ -17,20 +18,11 @@ import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
 import { roundVectors, type Vectors } from '../vectors.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
 import { type CollectionKey, MasterSeed, scoreWeights } from './key.ts';
-import {
-  addScoreSums,
-  decodeScoreSums,
-  encodeScoreSums,
-  type ScoreSums,
-  scoreChecker,
-  scoreSums,
-  scoresFit,
-} from './score-sums.ts';
+import { decodeScoreSums, encodeScoreSums, type ScoreSums, scoreChecker, scoreSums, scoresFit } from './score-sums.ts';
 
 const COPIES = 6;
-const paper = { profile: 'exact', edition: 1 } as const;
-const fine = { profile: 'exact', edition: 2 } as const;
-const small = { parameters: 'insecure_n_64_logq_30_30', allowInsecure: true, ...paper } as const;
+const exact = { profile: 'exact' } as const;
+const tiny = { parameters: 'insecure_n_64_logq_30_30_wide_4', allowInsecure: true, ...exact } as const;
 const collectionId = new Uint8Array(16).fill(1);
 const masterBytes = new Uint8Array(32).fill(7);
 const refused = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
@@ -73,27 +65,25 @@ const altered = (integers: Int32Array, change: (copy: Int32Array) => void): Int3
 
 /** For each copy the weights of all slots. */
 function slowWeights(p: Plan, epoch: number): bigint[][] {
-  const label = p.edition === 1 ? 'score weights' : 'score weights, edition 2';
-  const seed = derivedSlowly(masterBytes, label, { plan: p, collectionId, epoch });
-  const bits = p.steps === 250 ? 20 : 18;
+  const seed = derivedSlowly(masterBytes, 'score weights', { plan: p, collectionId, epoch });
   const { n, primes } = p.parameters;
   return Array.from({ length: COPIES }, (_, c) => {
-    const nonce = Buffer.from(Uint32Array.of(0, 8, c, 0).buffer); // the counter comes first
+    const nonce = Buffer.from(Uint32Array.of(0, SCORE_WEIGHTS, c, 0).buffer); // the counter comes first
     const stream = createCipheriv('chacha20', seed, nonce).update(new Uint8Array(4 * n + 4096));
     return Array.from({ length: n + 1024 }, (_, i) => stream.readUInt32LE(4 * i) & (2 ** 30 - 1))
       .filter((word) => word < primes[0])
       .slice(0, n)
-      .map((word) => BigInt.asUintN(bits, BigInt(word)));
+      .map((word) => BigInt.asUintN(18, BigInt(word)));
   });
 }
 
-function slowSums(p: Plan, epoch: number, rounded: Int32Array, first = 0): { w: bigint[]; s: bigint[]; t: bigint[] } {
+function slowSums(p: Plan, epoch: number, rounded: Int32Array): { w: bigint[]; s: bigint[]; t: bigint[] } {
   const { dimension } = p;
   const w = new Array<bigint>(COPIES * dimension).fill(0n);
   const [s, t] = [new Array<bigint>(COPIES).fill(0n), new Array<bigint>(COPIES).fill(0n)];
   slowWeights(p, epoch).forEach((weights, c) => {
     for (let j = 0; j * dimension < rounded.length; j++) {
-      const r = weights[first + j];
+      const r = weights[j];
       t[c] += r;
       for (let i = 0; i < dimension; i++) {
         const x = BigInt(rounded[j * dimension + i]);
@@ -127,30 +117,29 @@ const whole = ({ w, s, t }: ScoreSums) => ({
 });
 
 describe('weights', () => {
-  it('are those of docs/formats.md, and below 2^20; below 2^18 with finer steps', () => {
+  it('are those of docs/formats.md, and below 2^18', () => {
     for (const request of [
-      { ...small, dimension: 5 },
-      { dimension: 4, ...paper },
-      { dimension: 4, ...fine },
+      { ...tiny, dimension: 5 },
+      { dimension: 4, ...exact },
     ]) {
       const key = keyFor(request, 3);
       const weights = scoreWeights(key);
       assert.deepEqual(Array.from(weights, BigInt), slowWeights(key.plan, 3).flat());
       assert.equal(scoreWeights(key), weights);
-      assert.ok(weights.every((r) => r >= 0 && r < 2 ** (key.plan.steps === 250 ? 20 : 18)));
+      assert.ok(weights.every((r) => r >= 0 && r < 2 ** 18));
       for (const { residues } of ringOf(key.plan.parameters).polys) assert.ok(residues.every((x) => x === 0));
     }
   });
   it('look uniform', () => {
-    const weights = scoreWeights(keyFor({ dimension: 4, ...paper }));
+    const weights = scoreWeights(keyFor({ dimension: 4, ...exact }));
     const counts = new Array<number>(16).fill(0);
-    for (const r of weights) counts[Math.floor(r / 2 ** 16)]++;
+    for (const r of weights) counts[Math.floor(r / 2 ** 14)]++;
     const expected = weights.length / 16;
     const chi = counts.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0);
     assert.ok(chi < 45, `${chi}`); // 15 degrees of freedom: one key in 10^4 is beyond, and this one is fixed
   });
   it('differ by seed, collection, epoch and plan', () => {
-    const base = { ...small, dimension: 5, metric: 'dot' } as const;
+    const base = { ...tiny, dimension: 5, metric: 'dot' } as const;
     const master = MasterSeed.from(masterBytes);
     const keys = [
       keyFor(base),
@@ -159,7 +148,6 @@ describe('weights', () => {
       master.collectionKey(plan(base), new Uint8Array(16).fill(2)),
       keyFor({ ...base, normBound: 2 }),
       keyFor({ ...base, metric: 'cosine' }),
-      keyFor({ ...base, maxAdditions: 2 }),
     ];
     assert.equal(new Set(keys.map((key) => scoreWeights(key).join())).size, keys.length);
     const gallery = randomVectors('gallery', 9, 5);
@@ -182,15 +170,15 @@ describe('weights', () => {
       assert.ok(passes <= bound ** (slots - 1), `${changes}`);
     }
   });
-  it('six copies leave less than 2^−119.9, whatever the set', () => {
+  it('six copies leave less than 2^−107.9, whatever the set', () => {
     for (const request of [
-      { ...small, dimension: 5 },
-      { dimension: 4, ...paper },
+      { ...tiny, dimension: 5 },
+      { dimension: 4, ...exact },
     ]) {
       const [p] = plan(request).parameters.primes;
-      const likeliest = Math.ceil(p / 2 ** 20) / p;
-      assert.ok(likeliest < 2 ** -20 * (1 + 2 ** -14));
-      assert.ok(COPIES * Math.log2(likeliest) < -119.9);
+      const likeliest = Math.ceil(p / 2 ** 18) / p;
+      assert.ok(likeliest < 2 ** -18 * (1 + 2 ** -12));
+      assert.ok(COPIES * Math.log2(likeliest) < -107.9);
     }
   });
 });
@@ -204,7 +192,7 @@ describe('sums and check', () => {
           fc.integer({ min: 1, max: 64 }),
           fc.nat(1e6),
           (dimension, count, seed) => {
-            const key = keyFor({ ...small, dimension, metric, ...boundsFor(metric) }, 2);
+            const key = keyFor({ ...tiny, dimension, metric, ...boundsFor(metric) }, 2);
             const gallery = randomVectors(`g${seed}`, count, dimension, 2.9);
             const query = randomVectors(`q${seed}`, 1, dimension, 3);
             const P = roundVectors(key.plan, gallery);
@@ -212,8 +200,6 @@ describe('sums and check', () => {
             const sums = scoreSums(key, gallery);
             assert.deepEqual(whole(sums), slowSums(key.plan, 2, P));
             assert.deepEqual(scoreSums(key, P), sums);
-            const first = seed % (65 - count);
-            assert.deepEqual(whole(scoreSums(key, gallery, first)), slowSums(key.plan, 2, P, first));
             const right = scored(key, gallery, query);
             const wrong = altered(right, (k) => {
               k[seed % count] += 1 + (seed % 5);
@@ -229,13 +215,13 @@ describe('sums and check', () => {
     });
 
     for (const request of [
-      { ...small, dimension: 7 },
-      { dimension: 12, ...paper },
+      { ...tiny, dimension: 7 },
+      { dimension: 12, ...exact },
     ]) {
-      const key = keyFor({ ...request, metric, maxAdditions: 4, ...boundsFor(metric) });
+      const key = keyFor({ ...request, metric, ...boundsFor(metric) });
       const { n, name } = key.plan.parameters;
       const d = key.plan.dimension;
-      it(`${metric}, ${name}: what a scan gives fits, for full, partial and summed blocks`, () => {
+      it(`${metric}, ${name}: what a scan gives fits, for full and partial blocks`, () => {
         const gallery = randomVectors('gallery', n, d, 2.9);
         const query = randomVectors('query', 1, d, 3);
         const fits = scoreChecker(key, query);
@@ -245,19 +231,11 @@ describe('sums and check', () => {
           assert.deepEqual(integers, scored(key, part, query));
           assert.ok(fits(scoreSums(key, part), integers), `${count} slots`);
         }
-        const cuts = [0, 3, 4, n - 9, n].map((slot) => slot * d);
-        const parts = cuts.slice(1).map((to, k) => ({ vectors: gallery.subarray(cuts[k], to), first: cuts[k] / d }));
-        const sum = parts
-          .map(({ vectors, first }) => decodeBlock(encryptBlock(key, vectors, { first })))
-          .reduce((a, b) => addBlocks(a, b, 4));
-        const sums = parts.map(({ vectors, first }) => scoreSums(key, vectors, first)).reduce(addScoreSums);
-        assert.deepEqual(sums, scoreSums(key, gallery));
-        assert.ok(fits(sums, searched(key, encodeBlock(sum), query)));
       });
     }
   }
   it('vectors may be lists, Float64Arrays, and rounded ones', () => {
-    const key = keyFor({ ...small, dimension: 3, metric: 'dot' });
+    const key = keyFor({ ...tiny, dimension: 3, metric: 'dot' });
     const lists = [
       [0.1, 0.2, 0.3],
       [0, 0, 0],
@@ -272,7 +250,7 @@ describe('sums and check', () => {
 
 describe('other scores are refused', () => {
   for (const metric of METRICS) {
-    const key = keyFor({ ...small, dimension: 6, metric, ...boundsFor(metric) });
+    const key = keyFor({ ...tiny, dimension: 6, metric, ...boundsFor(metric) });
     const gallery = randomVectors('gallery', 64, 6, 2.9);
     const query = randomVectors('query', 1, 6, 2.9);
     const sums = scoreSums(key, gallery);
@@ -319,8 +297,8 @@ describe('other scores are refused', () => {
       assert.ok(!fits(scoreSums(key, others), integers));
       const half = gallery.subarray(0, 32 * 6);
       assert.ok(fits(scoreSums(key, half), integers.slice(0, 32)));
-      assert.ok(!fits(scoreSums(key, half, 1), integers.slice(0, 32)));
-      assert.ok(!fits(scoreSums(key, half, 32), integers.slice(0, 32)));
+      assert.ok(!fits(scoreSums(key, half), integers.slice(1, 33)));
+      assert.ok(!fits(scoreSums(key, half), integers.slice(32)));
     });
     it(`${metric}: fewer or more than were summed, also where they are zero`, () => {
       assert.ok(!fits(sums, integers.slice(0, 63)));
@@ -337,7 +315,7 @@ describe('other scores are refused', () => {
         assert.ok(!scoresFit(key, scoreSums(key, repeated), flat, new Int32Array(count)));
     });
     it(`${metric}: those that no score can be, whatever the sums say`, () => {
-      const largest = 4 * (250 * (1 + 1e-5) + Math.sqrt(6) / 2) ** 2;
+      const largest = 4 * (key.plan.steps * (1 + 1e-5) + Math.sqrt(6) / 2) ** 2;
       const zero = { w: new Float64Array(36), s: new Float64Array(6), t: new Float64Array(6) };
       for (const x of [Math.floor(largest) + 1, -Math.floor(largest) - 1, 2 ** 31 - 1, -(2 ** 31)]) {
         assert.ok(!fits(zero, Int32Array.of(x)));
@@ -349,7 +327,7 @@ describe('other scores are refused', () => {
     });
   }
   it('a difference that one copy cannot see is seen by another', () => {
-    const key = keyFor({ ...small, dimension: 6 });
+    const key = keyFor({ ...tiny, dimension: 6 });
     const gallery = randomVectors('gallery', 64, 6);
     const query = gallery.slice(0, 6);
     const right = scored(key, gallery, query);
@@ -390,10 +368,10 @@ describe('extremes', () => {
       { name: 'zero', vector: vector(() => 0) },
     ];
   };
-  for (const [d, request] of [2, 128, 4096].flatMap((d) => [paper, fine].map((request) => [d, request] as const))) {
+  for (const d of [2, 128, 4096]) {
     for (const metric of ['dot', 'euclidean'] as const) {
-      it(`${metric}, d = ${d}, edition ${request.edition}: full blocks of the longest vectors, exact all the same`, () => {
-        const key = keyFor({ dimension: d, ...request, metric });
+      it(`${metric}, d = ${d}: full blocks of the longest vectors, exact all the same`, () => {
+        const key = keyFor({ dimension: d, ...exact, metric });
         const { parameters, steps } = key.plan;
         const { n } = parameters;
         const vectors = extremes(d, steps);
@@ -428,15 +406,17 @@ describe('extremes', () => {
       });
     }
   }
-  it('euclidean, d = 4096: opposite vectors that rounding lengthens are further apart than 5·250², and fit', () => {
+  it('euclidean, d = 4096: opposite vectors that rounding lengthens are further apart than 4.1·steps², and fit', () => {
     const d = 4096;
-    const key = keyFor({ dimension: d, ...paper, metric: 'euclidean' });
-    // 3.5 and 4.5 steps, a little more: they round up to 4 and 5.
-    const higher = Math.floor((250 ** 2 - d * 3.501 ** 2) / (4.501 ** 2 - 3.501 ** 2));
-    const query = Array.from({ length: d }, (_, i) => (i < higher ? 4.501 : 3.501) / 250);
+    const key = keyFor({ dimension: d, ...exact, metric: 'euclidean' });
+    // So many and a half steps, a little more: they round up, all of them.
+    const { steps } = key.plan;
+    const low = Math.floor(steps / Math.sqrt(d) - 0.5) + 0.501;
+    const higher = Math.max(0, Math.floor((steps ** 2 - d * low ** 2) / ((low + 1) ** 2 - low ** 2)));
+    const query = Array.from({ length: d }, (_, i) => (i < higher ? low + 1 : low) / steps);
     const gallery = Array.from({ length: 3 }, () => query.map((x) => -x));
     const integers = scored(key, gallery, query);
-    assert.ok(integers[0] > 5 * 250 ** 2);
+    assert.ok(integers[0] > 4.1 * steps ** 2);
     const fits = scoreChecker(key, query);
     assert.ok(fits(scoreSums(key, gallery), integers));
     assert.ok(
@@ -451,7 +431,7 @@ describe('extremes', () => {
   it('random integers, d = 2 and 4096, without encryption', () => {
     for (const dimension of [2, 4096]) {
       for (const metric of METRICS) {
-        const key = keyFor({ dimension, ...paper, metric });
+        const key = keyFor({ dimension, ...exact, metric });
         const normal = normals(`${metric} ${dimension}`);
         const count = dimension === 2 ? 4096 : 50;
         const gallery = Int32Array.from({ length: count * dimension }, () =>
@@ -476,9 +456,9 @@ describe('extremes', () => {
 });
 
 describe('sums as bytes', () => {
-  const key = keyFor({ ...small, dimension: 5, metric: 'euclidean' });
+  const key = keyFor({ ...tiny, dimension: 5, metric: 'euclidean' });
   const p = key.plan;
-  const sums = scoreSums(key, randomVectors('gallery', 20, 5, 0.9), 4);
+  const sums = scoreSums(key, randomVectors('gallery', 20, 5, 0.9));
   const bytes = encodeScoreSums(sums);
   const set = (at: number, value: number): Uint8Array => {
     const copy = bytes.slice();
@@ -500,6 +480,7 @@ describe('sums as bytes', () => {
   });
   it('of a wrong length, not whole, or out of range are refused', () => {
     const [s, t, w] = [0, 6, 12];
+    const longest = p.steps + 2;
     for (const bad of [
       bytes.subarray(1),
       bytes.subarray(8),
@@ -507,22 +488,22 @@ describe('sums as bytes', () => {
       new Uint8Array(bytes.length + 8),
       ...[s, t, w].flatMap((at) => [0.5, -0, Number.NaN, Number.POSITIVE_INFINITY, 2 ** 53].map((x) => set(at, x))),
       set(s, -1),
-      set(s, Math.ceil(sums.t[0] * 252 ** 2)),
+      set(s, Math.ceil(sums.t[0] * longest ** 2)),
       set(t, -1),
       set(t, 0),
-      set(t, 64 * 2 ** 20 + 1),
-      set(w, sums.t[0] * 252),
-      set(w + 29, -sums.t[5] * 252),
+      set(t, 64 * 2 ** 18 + 1),
+      set(w, sums.t[0] * longest),
+      set(w + 29, -sums.t[5] * longest),
     ])
       assert.throws(() => decodeScoreSums(p, bad), refused('MALFORMED'));
-    assert.throws(() => decodeScoreSums(plan({ ...small, dimension: 6 }), bytes), refused('MALFORMED'));
+    assert.throws(() => decodeScoreSums(plan({ ...tiny, dimension: 6 }), bytes), refused('MALFORMED'));
     for (const bad of [undefined, null, [...bytes], 'bytes'])
       assert.throws(() => decodeScoreSums(p, bad as never), refused('INVALID_ARGUMENT'));
   });
 });
 
 describe('what is refused', () => {
-  const key = keyFor({ ...small, dimension: 5 });
+  const key = keyFor({ ...tiny, dimension: 5 });
   const gallery = randomVectors('gallery', 20, 5);
   const query = gallery.slice(0, 5);
   const sums = scoreSums(key, gallery);
@@ -539,25 +520,23 @@ describe('what is refused', () => {
       assert.throws(use, refused('INVALID_ARGUMENT'));
   });
   it('slots that do not exist, and vectors that cannot be encrypted', () => {
-    for (const first of [-1, 45, 64, 0.5, Number.NaN])
-      assert.throws(() => scoreSums(key, gallery, first), refused('INVALID_ARGUMENT'));
+    assert.throws(() => scoreSums(key, randomVectors('many', 65, 5)), refused('INVALID_ARGUMENT'));
     assert.throws(() => scoreSums(key, []), refused('INVALID_ARGUMENT'));
     assert.throws(() => scoreSums(key, [[0, 0, 0, 0, 0]]), refused('INVALID_VECTOR'));
-    assert.throws(() => scoreSums(key, Int32Array.of(300, 0, 0, 0, 0)), refused('INVALID_VECTOR'));
+    assert.throws(() => scoreSums(key, Int32Array.of(key.plan.steps + 50, 0, 0, 0, 0)), refused('INVALID_VECTOR'));
     assert.throws(() => scoreChecker(key, [1, 2]), refused('INVALID_VECTOR'));
   });
   it('sums of another shape, and scores that are no integers', () => {
-    const other = scoreSums(keyFor({ ...small, dimension: 6 }), randomVectors('other', 3, 6));
+    const other = scoreSums(keyFor({ ...tiny, dimension: 6 }), randomVectors('other', 3, 6));
     const fits = scoreChecker(key, query);
     assert.throws(() => fits(other, integers), refused('INVALID_ARGUMENT'));
-    assert.throws(() => addScoreSums(sums, other), refused('INVALID_ARGUMENT'));
     assert.throws(() => fits({ ...sums, t: sums.t.subarray(1) }, integers), refused('INVALID_ARGUMENT'));
     assert.throws(() => encodeScoreSums({ ...sums, s: [...sums.s] as never }), refused('INVALID_ARGUMENT'));
     assert.throws(() => fits(sums, Float32Array.from(integers) as never), refused('INVALID_ARGUMENT'));
     assert.ok(fits(sums, integers));
   });
   it('a wiped key, and its weights are overwritten', () => {
-    const own = keyFor({ ...small, dimension: 5 });
+    const own = keyFor({ ...tiny, dimension: 5 });
     const weights = scoreWeights(own);
     const fits = scoreChecker(own, query);
     assert.ok(fits(sums, integers));

@@ -1,28 +1,25 @@
 // Whether all scores of a block are right, from a few sums of its vectors under secret weights
-// (Freivalds). README.md §7 has the bound and its proof.
+// (Freivalds). README.md §6 has the bound and its proof.
 //
-// For each copy c, with weights r_c[j] secret and uniform below 2^20 (2^18 with the finer steps of
-// the second edition), over the slots j that hold the vectors P_j:
+// For each copy c, with weights r_c[j] secret and uniform below 2^18, over the slots j that hold
+// the vectors P_j:
 //
 //   w_c = Σ_j r_c[j]·P_j        s_c = Σ_j r_c[j]·‖P_j‖²        t_c = Σ_j r_c[j]
 //
-// The scores K_j of a query Q are right only if, but for probability 2^−119 (2^−107), for every
-// copy
+// The scores K_j of a query Q are right only if, but for probability 2^−107, for every copy
 //
 //   Σ_j r_c[j]·K_j = ⟨w_c, Q⟩                           cosine, dot
 //   Σ_j r_c[j]·K_j = s_c + t_c·‖Q‖² − 2·⟨w_c, Q⟩         euclidean
 //
-// Doubles are exact here. Let M be the longest rounded vector, at most 282.01 (d = 4096), and n ≤
-// 4096, so t_c < 2^32. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^51; Σ_i |w_c[i]·Q_i| ≤
-// ‖w_c‖·‖Q‖ ≤ t_c·M² < 2^49 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖².
-// With finer steps M ≤ 1402.02 and t_c < 2^30, so these are 2^52.91 and 2^50.91. No sum, in
+// Doubles are exact here. Let M be the longest rounded vector, at most 1402.02 (d = 4096), and n ≤
+// 4096, so t_c < 2^30. Then Σ_j r_c[j]·|K_j| ≤ t_c·4M² < 2^52.91; Σ_i |w_c[i]·Q_i| ≤
+// ‖w_c‖·‖Q‖ ≤ t_c·M² < 2^50.91 by Cauchy-Schwarz, and likewise s_c and t_c·‖Q‖². No sum, in
 // whatever order, gets to 2^53.
 
 import { HersError } from '../errors.ts';
-import { isExact } from '../parameters.ts';
 import { NORM_TOLERANCE, type Plan } from '../plan.ts';
 import { type Encoded, encodeVectors, type Vectors } from '../vectors.ts';
-import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights, weightBits } from './key.ts';
+import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights, WEIGHT_BITS } from './key.ts';
 
 /**
  * What the scores of a block are checked against. As secret as a key: with the vectors, sums tell
@@ -52,26 +49,25 @@ export function squareOf({ dimension }: Plan, { values }: Encoded): number {
 }
 
 function checkExact({ profile }: Plan): void {
-  if (!isExact(profile))
+  if (profile !== 'exact')
     throw new HersError('INVALID_ARGUMENT', 'only scores under exact can be checked; those under compact have errors');
 }
 
 /**
- * For every copy c, Σ_j factors[c·stride + from + j]·values[at + j] into out[c]. All six at once:
+ * For every copy c, Σ_j factors[c·stride + j]·values[at + j] into out[c]. All six at once:
  * values are read once, and no sum waits for another.
  */
 function weigh(
   out: Float64Array,
   factors: Float64Array,
   stride: number,
-  from: number,
   values: Int32Array,
   at: number,
   count: number,
 ): void {
   let [sum0, sum1, sum2, sum3, sum4, sum5] = [0, 0, 0, 0, 0, 0];
-  for (let j = 0, k = from; j < count; j++, k++) {
-    const x = values[at + j];
+  for (let k = 0; k < count; k++) {
+    const x = values[at + k];
     sum0 += factors[k] * x;
     sum1 += factors[k + stride] * x;
     sum2 += factors[k + 2 * stride] * x;
@@ -88,35 +84,30 @@ function weigh(
 }
 
 /**
- * The sums of vectors in the slots from `first` on. Vectors as encryptBlock takes them. `exact`
- * only.
+ * The sums of vectors in the slots from 0 on. Vectors as encryptBlock takes them. `exact` only.
  *
  * @example const sums = scoreSums(key, vectors); // kept sealed, beside the id of the block that
  * encrypts them
  */
-export function scoreSums(key: CollectionKey, vectors: Vectors, first = 0): ScoreSums {
+export function scoreSums(key: CollectionKey, vectors: Vectors): ScoreSums {
   const { plan } = key;
   const { dimension, parameters } = plan;
   const { n } = parameters;
   checkExact(plan);
   const { count, values } = encodeVectors(plan, vectors, 'gallery');
-  if (!(Number.isInteger(first) && first >= 0) || count < 1 || first + count > n) {
-    throw new HersError(
-      'INVALID_ARGUMENT',
-      `a block has slots 0 … ${n - 1}; ${count} vectors from slot ${first} on do not fit`,
-    );
-  }
+  if (count < 1 || count > n)
+    throw new HersError('INVALID_ARGUMENT', `a block has slots 0 … ${n - 1}; ${count} vectors do not fit`);
   const sums = blank(dimension);
   const squares = new Int32Array(count); // below 2^21
   try {
     const weights = scoreWeights(key);
     for (let i = 0; i < dimension; i++) {
       for (let j = 0, at = i * count; j < count; j++, at++) squares[j] += values[at] * values[at];
-      weigh(sums.s, weights, n, first, values, i * count, count);
+      weigh(sums.s, weights, n, values, i * count, count);
       for (let c = 0; c < COPIES; c++) sums.w[c * dimension + i] = sums.s[c];
     }
-    weigh(sums.s, weights, n, first, squares, 0, count);
-    weigh(sums.t, weights, n, first, squares.fill(1), 0, count);
+    weigh(sums.s, weights, n, squares, 0, count);
+    weigh(sums.t, weights, n, squares.fill(1), 0, count);
   } finally {
     values.fill(0);
     squares.fill(0);
@@ -133,17 +124,6 @@ function checkShape({ w, s, t }: ScoreSums, dimension: number): void {
   const floats = [w, s, t].every((each) => each instanceof Float64Array);
   if (!floats || w.length !== COPIES * dimension || s.length !== COPIES || t.length !== COPIES)
     throw new HersError('INVALID_ARGUMENT', 'sums must be given as scoreSums made them, for the same dimension');
-}
-
-/** The sums of a block to which vectors were added: of one key, in slots that do not overlap. */
-export function addScoreSums(a: ScoreSums, b: ScoreSums): ScoreSums {
-  const dimension = a.w.length / COPIES;
-  checkShape(a, dimension);
-  checkShape(b, dimension);
-  const sums = blank(dimension);
-  for (const part of ['w', 's', 't'] as const)
-    for (let k = 0; k < sums[part].length; k++) sums[part][k] = a[part][k] + b[part][k];
-  return sums;
 }
 
 /** s, t, then w as f64, little endian: 48·(dimension + 2) bytes. To be sealed. */
@@ -194,7 +174,7 @@ export function decodeScoreSums(plan: Plan, bytes: Uint8Array): ScoreSums {
     }
     const fits =
       t[c] >= 0 &&
-      t[c] <= parameters.n * 2 ** weightBits(plan) &&
+      t[c] <= parameters.n * 2 ** WEIGHT_BITS &&
       s[c] >= 0 &&
       s[c] <= t[c] * norm ** 2 * loose &&
       Math.sqrt(square) <= t[c] * norm * loose;
@@ -237,11 +217,11 @@ export function scoreChecker(
     if (count > n) return false;
     for (let j = 0; j < count; j++) if (Math.abs(integers[j]) > largest) return false;
     const { w, s, t } = sums;
-    weigh(products, w, dimension, 0, probe, 0, dimension);
-    weigh(weighed, weights, n, 0, integers, 0, count);
+    weigh(products, w, dimension, probe, 0, dimension);
+    weigh(weighed, weights, n, integers, 0, count);
     // The weights alone tell whether it is these slots that were summed, also where a score is
     // zero.
-    weigh(slots, weights, n, 0, ones, 0, count);
+    weigh(slots, weights, n, ones, 0, count);
     let fits = true;
     for (let c = 0; c < COPIES; c++) {
       const expected = metric === 'euclidean' ? s[c] + t[c] * square - 2 * products[c] : products[c];

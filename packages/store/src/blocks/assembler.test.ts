@@ -10,7 +10,7 @@ import { hex } from '../bytes.ts';
 import { openStore } from '../store.ts';
 
 const kernel = async () => new ReferenceKernel();
-const SHAPE = { set: 'n_2048_logq_30', width: 70 };
+const SHAPE = { set: 'n_2048_logq_30_wide_5', width: 70 };
 const COUNT = 18; // some 10 MB, which is enough for another thread
 
 async function withBlocks(
@@ -32,7 +32,7 @@ async function withBlocks(
     });
     const block = samples.block(SHAPE);
     const encoded = Array.from({ length: COUNT }, () =>
-      encodeBlock({ ...block, blockId: samples.id(), mask: { seed: samples.bytes(32) } }),
+      encodeBlock({ ...block, blockId: samples.id(), seed: samples.bytes(32) }),
     );
     const blocks = await Promise.all(encoded.map((bytes) => store.stageBlock('faces', [bytes])));
     await store.commit('faces', { expected: 1, manifest: samples.bytes(8), blocks });

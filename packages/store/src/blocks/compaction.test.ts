@@ -96,7 +96,7 @@ it('blocks that are not full wait, unless there are many', () =>
 it('segments of different keys and plans never mix', () =>
   withStore(1, async ({ commit, store, blocks }, folder) => {
     const samples = new Samples(4);
-    const other = { set: 'insecure_n_64_logq_30_30', keyId: new Uint8Array(16).fill(9) };
+    const other = { set: 'insecure_n_64_logq_30_30_wide_4', keyId: new Uint8Array(16).fill(9) };
     const wide = { width: 5, keyId: new Uint8Array(16).fill(8) };
     await commit([...make(samples, 20), ...make(samples, 20, other), ...make(samples, 20, wide)]);
     await until(() => String(files(folder)) === '0,3');

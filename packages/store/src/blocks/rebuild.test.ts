@@ -18,9 +18,8 @@ function matrixOf(parameters: ParameterSet, width: number, index: number): Block
     width,
     first: 0,
     count: 1,
-    additions: 1,
     galleryScale: 1024,
-    mask: { seed: new Uint8Array(32) },
+    seed: new Uint8Array(32),
     rows: rows(0, width),
   };
   return { block, maskRows: rows(width, rowsOf(parameters, width) - width) };

@@ -1,9 +1,9 @@
 // Reads a block back out of a segment, byte for byte as it was stored. A segment holds rows and
-// mask rows in another order. The mask comes from its seed in the catalogue, or from its digits.
-// The hash in the catalogue verifies the result.
+// mask rows in another order. The seed of the masks comes from the catalogue, and the hash there
+// verifies the result.
 
 import { decodeHeader, headerLength, LANES, panelRuns, type SegmentHeader, takeRows } from '@hers/scan';
-import { type Block, decodeBlock, encodeBlock, HersError, polyWords, ringOf } from '@hers/scheme';
+import { type Block, decodeBlock, encodeBlock, HersError, polyWords } from '@hers/scheme';
 import { hex, sameBytes, sha256 } from '../bytes.ts';
 import type { Disk } from '../files/disk.ts';
 import type { DiskReader } from '../files/disk-file.ts';
@@ -66,19 +66,6 @@ export async function readRows(
   return all;
 }
 
-/** a = Σ_k g^k·D_k(a), which holds in NTT form as well. */
-export function maskFromDigits({ parameters }: SegmentHeader, maskRows: Uint32Array): Uint32Array {
-  const ring = ringOf(parameters);
-  const words = polyWords(parameters);
-  const [sum, digit] = ring.polys;
-  sum.residues.fill(0);
-  for (let k = 0; k < parameters.digits; k++) {
-    digit.residues.set(maskRows.subarray(k * words, (k + 1) * words));
-    ring.scaleAdd(sum, digit, 1n << BigInt(k * parameters.digitBits));
-  }
-  return sum.residues.slice();
-}
-
 /** Where a block is, and its hash: everything a thread needs to read and verify it. */
 export interface KeptBlock {
   readonly path: string;
@@ -86,7 +73,7 @@ export interface KeptBlock {
   readonly inSegment: boolean;
   readonly position: number;
   readonly name: string;
-  readonly seed: Uint8Array | null;
+  readonly seed: Uint8Array;
   readonly hash: Uint8Array;
 }
 
@@ -121,12 +108,12 @@ export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBl
 async function takeBlock(file: DiskReader, header: SegmentHeader, kept: KeptBlock): Promise<ReadBlock> {
   const entry = header.blocks[kept.position];
   const { parameters, keyId, width, galleryScale } = header;
+  const { seed } = kept;
   const wrong = () => damaged(kept.path, `block ${kept.name} in it is not what was written`);
   if (!entry) throw wrong();
   const all = await readRows(file, header, kept.position);
-  const words = polyWords(parameters);
-  const mask = kept.seed ? { seed: kept.seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
-  const block = { ...entry, parameters, keyId, width, galleryScale, mask, rows: all.subarray(0, width * words) };
+  const rows = all.subarray(0, width * polyWords(parameters));
+  const block = { ...entry, parameters, keyId, width, galleryScale, seed, rows };
   const encoded = encodeBlock(block);
   if (!sameBytes(sha256(encoded), kept.hash)) throw wrong();
   return { block, encoded };

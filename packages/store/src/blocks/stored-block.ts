@@ -17,9 +17,8 @@ export interface StoredBlock {
   readonly galleryScale: number;
   readonly first: number;
   readonly count: number;
-  readonly additions: number;
   readonly hash: Uint8Array;
-  readonly seed: Uint8Array | null;
+  readonly seed: Uint8Array;
   readonly bytes: number;
   /** Where it is; compaction moves it. */
   source: Source;
@@ -38,7 +37,6 @@ export function storedBlock(row: BlockRow, source: Source): StoredBlock {
     galleryScale: row.gallery_scale,
     first: row.first,
     count: row.count,
-    additions: row.additions,
     hash: row.hash,
     seed: row.seed,
     bytes: row.bytes,
@@ -57,9 +55,8 @@ export function newBlockRow(block: Block, encoded: { hash: Uint8Array; bytes: nu
     gallery_scale: block.galleryScale,
     first: block.first,
     count: block.count,
-    additions: block.additions,
     hash: encoded.hash,
-    seed: 'seed' in block.mask ? block.mask.seed : null,
+    seed: block.seed,
     bytes: encoded.bytes,
     file,
     position: null,

@@ -189,7 +189,7 @@ export class WritableCatalogue extends Catalogue {
       descriptor: Uint8Array;
     }[];
     for (const { number, name, id, descriptor } of rows) {
-      const seeds = this.db.prepare(`SELECT id, seed FROM blocks_${number} WHERE seed IS NOT NULL`).all();
+      const seeds = this.db.prepare(`SELECT id, seed FROM blocks_${number}`).all();
       parts.push({ number, seeds: seeds as unknown as { id: Uint8Array; seed: Uint8Array }[] });
       if (name === null) continue;
       const current = this.db.prepare(`SELECT version, manifest FROM current_${number}`).get();

@@ -27,9 +27,8 @@ CREATE TABLE blocks_${number} (
   gallery_scale REAL NOT NULL,
   first INTEGER NOT NULL,
   count INTEGER NOT NULL,
-  additions INTEGER NOT NULL,
   hash BLOB NOT NULL,         -- SHA-256 of the block as it was given
-  seed BLOB,                  -- of the mask; NULL when the block came with the mask itself, which follows from its digits
+  seed BLOB NOT NULL,         -- of its masks
   bytes INTEGER NOT NULL,     -- of the block as it was given
   file TEXT NOT NULL,
   position INTEGER            -- in a segment; NULL for a file of its own
@@ -79,9 +78,8 @@ export interface BlockRow {
   readonly gallery_scale: number;
   readonly first: number;
   readonly count: number;
-  readonly additions: number;
   readonly hash: Uint8Array;
-  readonly seed: Uint8Array | null;
+  readonly seed: Uint8Array;
   readonly bytes: number;
   readonly file: string;
   readonly position: number | null;
@@ -282,7 +280,7 @@ export class Tables {
   }
 
   addBlock(row: BlockRow): void {
-    this.#sql('INSERT INTO blocks_# VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
+    this.#sql('INSERT INTO blocks_# VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
       row.id,
       row.key_id,
       row.parameters,
@@ -290,7 +288,6 @@ export class Tables {
       row.gallery_scale,
       row.first,
       row.count,
-      row.additions,
       row.hash,
       row.seed,
       row.bytes,

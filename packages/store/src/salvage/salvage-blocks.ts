@@ -1,10 +1,10 @@
 // Blocks of a damaged folder: in files of their own, and in segments, parts of which may be
-// damaged. This code cannot tell whether a block is the right one; its hash or its tag tells.
+// damaged. This code cannot tell whether a block is the right one; its hash tells.
 
 import { checksum } from '@hers/ring';
 import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
-import { maskFromDigits, readRows } from '../blocks/rebuild.ts';
+import { readRows } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
 import type { Disk } from '../files/disk.ts';
 import type { DiskReader } from '../files/disk-file.ts';
@@ -87,7 +87,7 @@ function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHead
     const parameters = parameterSetById(first.parameters);
     const all = rowsOf(parameters, first.width);
     const partBytes = rowBytes(parameters, all, first.total);
-    const nobody = { blockId: new Uint8Array(0), first: 0, count: 0, additions: 0 };
+    const nobody = { blockId: new Uint8Array(0), first: 0, count: 0 };
     return {
       parameters,
       keyId: first.keyId,
@@ -114,8 +114,8 @@ export interface SalvagedBlock {
 }
 
 /**
- * The block at a place. Its mask comes from the seed if there is one, otherwise from its digits.
- * Undefined if there is no block.
+ * The block at a place; undefined if there is none, or if it is in a segment and its seed is not
+ * known.
  */
 export async function readBlockAt(
   disk: Disk,
@@ -130,12 +130,11 @@ export async function readBlockAt(
         const encoded = whole.subarray(0, whole.readUInt32LE(LENGTH_AT));
         return { block: decodeBlock(encoded), encoded };
       }
+      if (!seed) return undefined;
       const { parameters, keyId, width, galleryScale } = header;
       const all = await readRows(file, header, position);
-      const words = polyWords(parameters);
-      const mask = seed ? { seed } : { residues: maskFromDigits(header, all.subarray(width * words)) };
-      const rows = all.subarray(0, width * words);
-      const block = { ...header.blocks[position], parameters, keyId, width, galleryScale, mask, rows };
+      const rows = all.subarray(0, width * polyWords(parameters));
+      const block = { ...header.blocks[position], parameters, keyId, width, galleryScale, seed, rows };
       const encoded = encodeBlock(block);
       return { block, encoded };
     });

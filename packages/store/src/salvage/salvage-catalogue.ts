@@ -41,7 +41,6 @@ export interface SegmentRow {
   readonly galleryScale: number;
   readonly first: number;
   readonly count: number;
-  readonly additions: number;
   readonly position: number;
   /** Blocks in the segment. */
   readonly total: number;
@@ -151,7 +150,6 @@ export class OldCatalogue {
         galleryScale: Number(row.gallery_scale),
         first: Number(row.first),
         count: Number(row.count),
-        additions: Number(row.additions),
         position: Number(position),
         total,
       });

@@ -212,7 +212,6 @@ function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, bloc
     sameBytes(entry.blockId, block.id) &&
     entry.first === block.first &&
     entry.count === block.count &&
-    entry.additions === block.additions &&
     hex(header.keyId) === block.keyId &&
     header.parameters.id === block.parametersId &&
     header.width === block.width &&

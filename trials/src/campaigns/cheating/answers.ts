@@ -1,7 +1,7 @@
 // What is wrong with an answer, if anything.
 
 import type { Match, Payload, Plan, SearchOptions, SearchResult } from '@hers/client';
-import { isExact, noiselessScores, plainScores, plan } from '@hers/scheme';
+import { noiselessScores, plainScores, plan } from '@hers/scheme';
 import type { Compressor } from '@hers/training';
 import type { Content, HistoryNode, Plain, World } from './truth.ts';
 
@@ -27,9 +27,9 @@ export const samePlain = (a: Plain | undefined, b: Plain | undefined): boolean =
 
 /** The scheme returns squared distances. */
 const asShown = ({ metric }: Plan, score: number) => (metric === 'euclidean' ? Math.sqrt(Math.max(0, score)) : score);
-/** What the change of a single score may be without being noticed: README.md §9 of the scheme. */
+/** What the change of a single score may be without being noticed: README.md §8 of the scheme. */
 export function leastNoticed({ profile, noise, checksumGroup }: Plan): number {
-  if (isExact(profile)) return 0;
+  if (profile === 'exact') return 0;
   // Twice the tolerance, and the rounding of a checksum, which is a few per cent of it.
   return checksumGroup === 0 ? Number.POSITIVE_INFINITY : 1.1 * 16 * noise.score * Math.sqrt(2 * checksumGroup);
 }
@@ -83,7 +83,7 @@ export class Scores {
     const sign = signOf(world);
     const scores: number[] = [];
     for (const [, { vector }] of content.entries()) {
-      const exact = isExact(world.plan.profile);
+      const exact = world.plan.profile === 'exact';
       const all = exact ? await this.#compared(world, vector, probe) : [];
       const shown = exact ? all.map((score) => asShown(world.plan, score)) : [this.#full(world, vector, probe)];
       scores.push(sign * Math.min(...shown.map((score) => sign * score)));
@@ -119,7 +119,7 @@ export async function wrongIn(
   }
   if (admitted === Number.POSITIVE_INFINITY || nodes.length === 0) return undefined;
   const { world } = nodes[0];
-  const exact = isExact(world.plan.profile);
+  const exact = world.plan.profile === 'exact';
   // Under compact, noise may keep a record from being fetched; with a compressor, so may a vector
   // that is near only at full length. And with more than one node, another client may have deleted
   // some.

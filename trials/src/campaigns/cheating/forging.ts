@@ -3,7 +3,7 @@
 
 import { HersError } from '@hers/client';
 import { checksum } from '@hers/ring';
-import { decodeQuery, decodeResponse, type ErrorCode, encodeResponse, isExact } from '@hers/scheme';
+import { decodeQuery, decodeResponse, type ErrorCode, encodeResponse } from '@hers/scheme';
 import type { SealedRecord } from '@hers/service';
 import type { Dice } from './dice.ts';
 import type { World } from './truth.ts';
@@ -76,7 +76,7 @@ export function forged(world: World | undefined, query: Uint8Array, response: Ui
   const scores = Array.from({ length: n }, (_, j) => {
     const wished = j === best ? 0.45 : dice.next() * 0.3;
     // Under exact a value that is no integer would be noticed at once.
-    const step = settings && isExact(settings.profile) ? settings.unit / modulus : 2 ** -bits0;
+    const step = settings && settings.profile === 'exact' ? settings.unit / modulus : 2 ** -bits0;
     return Math.round(Math.round(wished / step) * step * 2 ** bits0);
   });
   const view = new DataView(response.buffer, response.byteOffset, response.length);

@@ -46,7 +46,7 @@ export class Sight {
 }
 
 /** Scores of `compact`, `small` and `open` are noisy, the others' are rounded. */
-const TOLERANCE = { compact: 0.06, small: 0.06, open: 0.06, exact: 0.02, 'exact-250': 0.02 };
+const TOLERANCE = { compact: 0.06, small: 0.06, open: 0.06, exact: 0.02 };
 const QUIET_MS = 2 ** 30;
 const PROBES = 3;
 const LIMIT = 4;

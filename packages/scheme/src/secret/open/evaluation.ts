@@ -29,7 +29,7 @@ export interface EvaluationOptions {
 
 /**
  * All evaluation keys of a collection, in messages of at most a few megabytes, for its store and
- * nobody else (README.md §10).
+ * nobody else (README.md §9).
  */
 export function makeEvaluationKeys(key: CollectionKey, options: EvaluationOptions = {}): Uint8Array[] {
   return makeEvaluationKeysFrom(randomSeed, key, options);

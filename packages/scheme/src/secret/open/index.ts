@@ -1,4 +1,4 @@
-// Open queries, the side of key holder and device (README.md §10).
+// Open queries, the side of key holder and device (README.md §9).
 
 export { type QueryResponses, ResponseSecrets } from './decrypt.ts';
 export {

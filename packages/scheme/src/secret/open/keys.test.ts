@@ -1,5 +1,5 @@
 // What evaluation keys hide, and under which secret: the order that the security argument goes by
-// (README.md §10). Nothing hides a response secret, so there is no cycle.
+// (README.md §9). Nothing hides a response secret, so there is no cycle.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

@@ -210,7 +210,7 @@ describe('what belongs together', () => {
     assert.throws(() => openPlan({ dimension: 4097 }), refused('UNSUPPORTED_PLAN'));
     assert.throws(() => openPlan({ dimension: 4096, metric: 'euclidean' }), refused('UNSUPPORTED_PLAN'));
     assert.throws(() => openPlan({ dimension: 8, normBound: 2 }), refused('UNSUPPORTED_PLAN'));
-    assert.throws(() => openPlan({ dimension: 8, parameters: 'n_2048_logq_30' }), refused('UNSUPPORTED_PLAN'));
+    assert.throws(() => openPlan({ dimension: 8, parameters: 'n_2048_logq_30_wide_5' }), refused('UNSUPPORTED_PLAN'));
     assert.equal(openPlan({ dimension: 4096 }).levels.masks, 32);
     assert.ok(openPlan({ dimension: 128 }).security.secure);
   });

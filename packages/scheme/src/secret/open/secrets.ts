@@ -1,6 +1,6 @@
 // The secrets of open queries beside those of the gallery: the chain t_1 … that queries are
 // switched along, the result secret s, the response secrets z_v, and one t_0 for every device. All
-// follow from the master seed, the collection, the plan and a generation (README.md §10).
+// follow from the master seed, the collection, the plan and a generation (README.md §9).
 
 import { hkdf } from '@noble/hashes/hkdf.js';
 import { sha256 } from '@noble/hashes/sha2.js';
