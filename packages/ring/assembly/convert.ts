@@ -22,50 +22,6 @@ export function centrePair(out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1
 }
 
 /**
- * Balanced digits, one prime: signed digit k of the centred coefficient at out + 4kn, base 2^bits,
- * `count` of them.
- */
-export function digits(out: usize, a: usize, n: i32, p: u32, bits: i32, count: i32): void {
-  const P = i32x4.splat(p);
-  const half = i32x4.splat(p >> 1);
-  const bias = i32x4.splat(1 << (bits - 1));
-  const mask = i32x4.splat((1 << bits) - 1);
-  const row = <usize>n << 2;
-  for (let i: usize = 0; i < row; i += 16) {
-    let x = v128.load(a + i);
-    x = i32x4.sub(x, v128.and(i32x4.gt_u(x, half), P));
-    let to = out + i;
-    for (let k = 1; k < count; k++) {
-      const digit = i32x4.sub(v128.and(i32x4.add(x, bias), mask), bias);
-      v128.store(to, digit);
-      x = i32x4.shr_s(i32x4.sub(x, digit), bits);
-      to += row;
-    }
-    v128.store(to, x);
-  }
-}
-
-/** The same for two primes; every digit fits a signed word. */
-export function digitsPair(
-  out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1: u32, inverse: u32, bits: i32, count: i32,
-): void {
-  const bias: i64 = (<i64>1) << (bits - 1);
-  const mask: i64 = ((<i64>1) << bits) - 1;
-  const row = <usize>n << 2;
-  for (let i: usize = 0; i < row; i += 4) {
-    let x = centredPair(load<u32>(a0 + i), load<u32>(a1 + i), p0, p1, inverse);
-    let to = out + i;
-    for (let k = 1; k < count; k++) {
-      const digit = ((x + bias) & mask) - bias;
-      store<i32>(to, <i32>digit);
-      x = (x - digit) >> bits;
-      to += row;
-    }
-    store<i32>(to, <i32>x);
-  }
-}
-
-/**
  * One prime's share of the switch to 2^bits, added to 64-bit sums at `sums`: (a·h mod p)·T with h =
  * (Q/p)^−1 mod p and T = round(2^(31+b)/p), b the bit length of p. README.md derives it.
  */

@@ -6,7 +6,7 @@ export { add, centre, embed, encode, isReduced, multiply, multiplyAdd, multiplyS
 export { centredBinomial, ternary, uniform } from './sample';
 export { keystream } from './chacha';
 export {
-  centrePair, digits, digitsPair, joinPhase, packBits, scaleToFloat, scaleToInteger, splitCentred, switchRound,
+  centrePair, joinPhase, packBits, scaleToFloat, scaleToInteger, splitCentred, switchRound,
   switchShare, unpackBits,
 } from './convert';
 export {

@@ -335,7 +335,7 @@ napi_value uniformBits(napi_env env, napi_callback_info info) {
 }
 
 uint32_t checkedWideBits(uint32_t wideBits) {
-  if (wideBits > 8) refuse("at most eight wide bits");
+  if (wideBits < 1 || wideBits > 8) refuse("one to eight wide bits were expected");
   return wideBits;
 }
 

@@ -1,4 +1,4 @@
-// Expansion of open queries and packing of their responses (packages/scheme/README.md §10), as
+// Expansion of open queries and packing of their responses (packages/scheme/README.md §9), as
 // packages/scheme/src/open/expand.ts and pack.ts say it plainly. Nothing here is secret.
 //
 // Keys are in Montgomery form. A sum of up to sixteen products of residues below 2^30 fits in 64

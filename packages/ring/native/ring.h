@@ -52,7 +52,7 @@ struct Lifts {
 };
 
 /**
- * b_i = lift_i·v_i + e_i − a·s_i; where wideBits > 0, modulo Q·2^wideBits and rounded to Q.
+ * b_i = lift_i·v_i + e_i − a·s_i modulo Q·2^wideBits, rounded to Q.
  * packages/ring/src/rows.ts says it plainly.
  */
 struct BlockRows {

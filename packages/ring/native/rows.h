@@ -159,7 +159,7 @@ inline void blockRows(const hers::BlockRows& job, Work& work) {
   uint32_t* const productLow = work.poly(4);
   uint32_t* const values = work.words(1);
   uniformAll(mask, ring, {job.maskKey, job.maskDomain, 0}, work);
-  if (job.wideBits > 0) maskLowTransform(maskLow, ring, job.wideBits, {job.maskKey, job.maskBitsDomain, 0}, work);
+  maskLowTransform(maskLow, ring, job.wideBits, {job.maskKey, job.maskBitsDomain, 0}, work);
   const Rounding round(ring, job.wideBits);
   const U p0 = L::splat(ring.prime[0].p), half0 = L::splat(ring.prime[0].p >> 1);
   for (size_t row = 0; row < job.rows; row++) {
@@ -173,18 +173,6 @@ inline void blockRows(const hers::BlockRows& job, Work& work) {
     for (uint32_t i = 0; i < ring.primes; i++) {
       const uint32_t prime = ring.prime[i].p;
       p[i] = L::splat(prime), p2[i] = L::splat(2 * prime), f[i] = factorOf(lift[i], prime);
-    }
-    if (job.wideBits == 0) {
-      for (uint32_t i = 0; i < ring.primes; i++) {
-        const Prime& m = ring.prime[i];
-        for (size_t j = 0; j < n; j += L::W) {
-          const U value = mulShoup(embedLanes(L::load(values + j), p[i]), f[i], p[i]);
-          L::store(out + i * n + j, L::add(value, embedLanes(L::widen(work.noise() + j), p[i])));
-        }
-        transform(out + i * n, n, m);
-        multiplySubtract(out + i * n, mask + i * n, secret + i * n, n, m.p, m.mu, m.shift);
-      }
-      continue;
     }
     for (uint32_t i = 0; i < ring.primes; i++)
       inverseOfProduct(product + i * n, mask + i * n, secret + i * n, n, ring.prime[i]);

@@ -1,5 +1,5 @@
 // Expansion of open queries into rows, and packing of their results (packages/scheme/README.md
-// §10), by native code or WebAssembly. packages/scheme/src/open/expand.ts and pack.ts are the plain
+// §9), by native code or WebAssembly. packages/scheme/src/open/expand.ts and pack.ts are the plain
 // versions, which this equals to the byte. Nothing here is secret.
 
 import { chosenNative } from './choose.ts';

@@ -34,18 +34,6 @@ export interface KernelExports {
   ternary(out: number, n: number, bytes: number, key: number, domain: number, index: number): void;
   centredBinomial(out: number, n: number, bytes: number, key: number, domain: number, index: number): void;
   centrePair(out: number, a0: number, a1: number, n: number, p0: number, p1: number, inverse: number): void;
-  digits(out: number, a: number, n: number, p: number, bits: number, count: number): void;
-  digitsPair(
-    out: number,
-    a0: number,
-    a1: number,
-    n: number,
-    p0: number,
-    p1: number,
-    inverse: number,
-    bits: number,
-    count: number,
-  ): void;
   switchShare(sums: number, a: number, h: number, T: number, n: number, p: number, first: number): void;
   switchRound(out: number, sums: number, n: number, scale: number, bits: number): void;
   packBits(out: number, a: number, n: number, bits: number): void;

@@ -306,19 +306,6 @@ export class Ring {
     return Float64Array.from(new Int32Array(this.#bytes.buffer, this.#bytes.byteOffset, n));
   }
 
-  /**
-   * Balanced digits to base 2^bits of a polynomial in coefficient form, into consecutive scratch
-   * words from `first` on.
-   */
-  digits(first: number, a: Poly, bits: number, count: number): void {
-    if (first + count > SCRATCH_WORDS) throw new RangeError('too many digits');
-    const out = this.words[first].pointer;
-    const { n } = this;
-    const [m, m1] = this.#moduli;
-    if (m1) this.#kernel.digitsPair(out, a.pointer, a.pointer + 4 * n, n, m.p, m1.p, this.#inverse, bits, count);
-    else this.#kernel.digits(out, a.pointer, n, m.p, bits, count);
-  }
-
   // — sampling —
 
   uniform(out: Poly, source: Source): void {

@@ -31,7 +31,7 @@ interface RowsJob {
   readonly mask: MaskSource;
   readonly errors: KeyedDomain;
   readonly secrets: Secrets;
-  /** Rows are made modulo Q·2^wideBits and rounded to Q; 0 for modulo Q. */
+  /** Rows are made modulo Q·2^wideBits and rounded to Q. */
   readonly wideBits: number;
 }
 
@@ -79,11 +79,9 @@ export function blockRows(ring: Ring, job: BlockRows): void {
   const [values, noise, bits] = ring.words;
   const words = row.residues.length;
   ring.uniform(mask, { ...job.mask, index: 0 });
-  if (wideBits > 0) {
-    ring.uniformBits(bits, wideBits, { key: job.mask.key, domain: job.mask.bitsDomain, index: 0 });
-    ring.embed(maskLow, bits);
-    ring.ntt(maskLow);
-  }
+  ring.uniformBits(bits, wideBits, { key: job.mask.key, domain: job.mask.bitsDomain, index: 0 });
+  ring.embed(maskLow, bits);
+  ring.ntt(maskLow);
   values.values.fill(0);
   for (let i = 0; i * words < rows.length; i++) {
     values.values.set(job.values.subarray(i * count, (i + 1) * count), first);
@@ -91,21 +89,16 @@ export function blockRows(ring: Ring, job: BlockRows): void {
     const lift = BigInt(job.lifts[i]);
     ring.encode(row, values, noise, lift);
     loadSecret(ring, secret, secrets, i);
-    if (wideBits === 0) {
-      ring.ntt(row);
-      ring.multiplySubtract(row, mask, secret);
-    } else {
-      // The same modulo Q, and modulo 2^wideBits by a product that is exact modulo one prime.
-      ring.multiply(product, mask, secret);
-      ring.intt(product);
-      ring.subtract(row, row, product);
-      ring.multiply(product, maskLow, secret);
-      ring.intt(product);
-      ring.combineBits(bits, values, noise, product, wideBits, lift, -1);
-      ring.joinWide(row, bits, wideBits);
-      ring.roundWide(row, wideBits);
-      ring.ntt(row);
-    }
+    // Modulo Q, and modulo 2^wideBits by a product that is exact modulo one prime.
+    ring.multiply(product, mask, secret);
+    ring.intt(product);
+    ring.subtract(row, row, product);
+    ring.multiply(product, maskLow, secret);
+    ring.intt(product);
+    ring.combineBits(bits, values, noise, product, wideBits, lift, -1);
+    ring.joinWide(row, bits, wideBits);
+    ring.roundWide(row, wideBits);
+    ring.ntt(row);
     rows.set(row.residues, i * words);
   }
 }

@@ -113,7 +113,7 @@ export function jobsOf(ring: Ring): Bytes {
   const rows = 5;
   // Q must be 1 modulo 2^t, and Q·2^t below 2^64, as those of scheme are.
   const wide = [5n, 4n, 1n].filter((t) => ring.modulus % 2n ** t === 1n && ring.modulus << t < 2n ** 64n).map(Number);
-  const cases = [0, ...wide].flatMap((wideBits) => [
+  const cases = wide.flatMap((wideBits) => [
     { wideBits, count: n, first: 0, kind: 0, isKept: true },
     { wideBits, count: 1, first: n - 1, kind: 1, isKept: false },
     { wideBits, count: n - 7, first: 3, kind: 2, isKept: true },
