@@ -13,12 +13,9 @@ import type { Settings } from './settings.ts';
 
 const REMEDY = 'set HERS_PASSPHRASE, or name a file with --passphrase-file';
 
-/**
- * Where it is kept what was seen of collections: beside the key, because both must be as safe. What
- * an older program has seen is beside it, too.
- */
+/** Where it is kept what was seen of collections: beside the key, because both must be as safe. */
 export function versionsOf(key: string): VersionFile {
-  return new VersionFile(`${key}.seen.json`, { older: `${key}.versions.json` });
+  return new VersionFile(`${key}.seen.json`);
 }
 
 export class Keys {

@@ -78,7 +78,7 @@ export let collectionOf: (session: CollectionSession) => Collection;
  *
  * - NOT_FOUND: the collection was deleted.
  * - INTEGRITY: the store contradicts what was seen, or gives something else than was written.
- * - DAMAGED, UNSUPPORTED_VERSION: what is stored was altered, or written by a newer version.
+ * - DAMAGED, UNSUPPORTED_VERSION: what is stored was altered, or is in another format.
  * - STALE: other clients changed the collection again and again; the same call may succeed later.
  * - STORAGE, CLOSED: a folder cannot be read or written, or was closed.
  * - UNAUTHENTICATED, FORBIDDEN: a server wants another token.

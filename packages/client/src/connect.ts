@@ -32,7 +32,7 @@ export function galleryOf(where: string | readonly string[]): string {
  *   by itself, an option that there is not, a key that is none, or a token that would be sent to
  *   another machine without TLS.
  * @throws {HersError} LOCKED: where another process writes to the folder.
- * @throws {HersError} UNSUPPORTED_VERSION, DAMAGED, STORAGE: for a folder of a newer version,
+ * @throws {HersError} UNSUPPORTED_VERSION, DAMAGED, STORAGE: for a folder in another format,
  *   altered, or that cannot be read.
  * @throws {HersError} UNAUTHENTICATED, UNAVAILABLE, OVERLOADED: where the server does not know the
  *   token, cannot be reached, or has too much to do.

@@ -124,12 +124,10 @@ export class Database {
     checkCollectionName(name);
     this.#checkWhole('making a collection');
     refuseUnknown(options, COLLECTION_OPTIONS, 'a collection');
-    const { compressor, fields: given = {}, partitionBy, integrity = 'standard', ...asIs } = options;
+    const { compressor, fields: given = {}, partitionBy, ...request } = options;
     const fields = checkedFields(given);
     if (partitionBy !== undefined && fields[partitionBy] !== 'keyword')
       throw new HersError('INVALID_ARGUMENT', 'partitionBy names one of the fields, of type keyword');
-    // What is said by default is not written down: earlier versions do not know it.
-    const request = { ...asIs, ...(integrity === 'standard' ? {} : { integrity }) };
     const id = crypto.getRandomValues(new Uint8Array(16));
     plan(request); // refuses what cannot be served
     const compression = compressor && (await openCompressor(compressor, request));
@@ -145,7 +143,6 @@ export class Database {
       id: hex(id),
       version: 1,
       hash,
-      linked: true,
       ...deletedAt(seen),
     }));
     await this.#forget(name);
@@ -355,7 +352,7 @@ export class Database {
    * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
    * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, DAMAGED: for bytes that are no snapshot, of
-   *   a newer version, or altered.
+   *   another format, or altered.
    * @throws {HersError} WRONG_KEY: for a snapshot of another key.
    * @throws {HersError} INTEGRITY: for a snapshot that is older than what was seen, without
    *   `acceptOlder`; or when the store shows something other than the snapshot afterwards.
@@ -442,7 +439,7 @@ export class Database {
     const keyring = await this.#keyringOf(await this.#service.getCollection(name));
     try {
       const { shown } = await this.#reader(name, keyring).shownManifest();
-      const { id, version, hash, history } = shown;
+      const { id, version, hash } = shown;
       await check?.(shown);
       await this.#memory.update(this.#place(name), (seen) => {
         // Candidate sets that the store was shown still count.
@@ -452,7 +449,6 @@ export class Database {
           id,
           version,
           hash,
-          linked: history !== undefined,
           unverified,
           stopped,
           ...(deletedIds?.length ? { deletedIds } : {}),

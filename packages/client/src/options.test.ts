@@ -20,7 +20,6 @@ import {
   type VectorRecord,
 } from './index.ts';
 import { repairGallery } from './repair/repair.node.ts';
-import { VersionFile } from './session/versions.node.ts';
 
 const key = MasterSeed.generate();
 const vector = vectorOf(1, 4);
@@ -134,13 +133,6 @@ it('a key that is none is refused before anything is opened, and the folder stay
   });
   await assert.rejects(faces.delete({ id: 'ada' } as unknown as string), { code: 'INVALID_ARGUMENT' });
   await db.close();
-});
-
-it('an option of a file of versions that nobody knows is refused', () => {
-  assert.throws(() => new VersionFile('seen.json', { oldr: 'x' } as { older?: string }), {
-    code: 'INVALID_ARGUMENT',
-    message: /did you mean older/,
-  });
 });
 
 it('values that make no sense are refused, with what to give instead', async () => {

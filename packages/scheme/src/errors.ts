@@ -57,7 +57,7 @@ export function isErrorCode(code: unknown): code is ErrorCode {
  *
  * - INVALID_ARGUMENT, INVALID_VECTOR: something that was given cannot be used.
  * - UNSUPPORTED_PLAN, INSECURE_PARAMETERS: no parameters do, or none that are safe.
- * - MALFORMED, UNSUPPORTED_VERSION, DAMAGED: bytes are no such thing, of a newer version, altered.
+ * - MALFORMED, UNSUPPORTED_VERSION, DAMAGED: bytes are no such thing, in another format, altered.
  * - WRONG_KEY, KEY_MISMATCH, WIPED: another key is needed, or this one was wiped.
  * - QUERY_MISMATCH, BLOCK_MISMATCH: parts of different searches or collections were mixed.
  * - INTEGRITY: the store contradicts what was seen before, or cheats.
@@ -97,4 +97,15 @@ export class HersError extends Error {
     this.status = status;
     this.retryable = retryable;
   }
+}
+
+/**
+ * Refuses a gallery, or something of one, in a format with another number than the one that this
+ * version reads and writes: in the same words wherever that is noticed.
+ */
+export function otherFormat(what: string): HersError {
+  return new HersError(
+    'UNSUPPORTED_VERSION',
+    `${what} is in another format, which this version neither reads nor converts: use the version that wrote it, or make it again from its source`,
+  );
 }

@@ -1,6 +1,6 @@
 export { ringCode } from '@hers/ring';
 export { type Block, blockMask, decodeBlock, encodeBlock, maskRows, peekBlock } from './block.ts';
-export { type ErrorCode, HersError, isErrorCode } from './errors.ts';
+export { type ErrorCode, HersError, isErrorCode, otherFormat } from './errors.ts';
 export { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 export { type OptionNames, refuseUnknown } from './options.ts';
 export {

@@ -6,7 +6,7 @@
 //  32  fields of the kind, body …             then XXH64 of all before
 
 import { checksum, packThree, unpackThree } from '@hers/ring';
-import { HersError } from './errors.ts';
+import { HersError, otherFormat } from './errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES, SEED_BYTES } from './layout.ts';
 
 export { HEAD_BYTES, ID_BYTES, SEED_BYTES };
@@ -107,12 +107,7 @@ export function openMessage(input: Uint8Array, kind: Kind): Opened {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== KINDS[kind])
     throw new HersError('MALFORMED', `this is not a ${kind}`);
-  const version = view.getUint8(5);
-  if (version !== VERSION)
-    throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `this ${kind} has format version ${version}; this program reads version ${VERSION}`,
-    );
+  if (view.getUint8(5) !== VERSION) throw otherFormat(`this ${kind}`);
   if (view.getUint32(24, true) !== bytes.length || view.getUint32(28, true) !== 0)
     throw new HersError('MALFORMED', `this ${kind} is truncated or has bytes added`);
   if (view.getBigUint64(bytes.length - CHECKSUM_BYTES, true) !== checksum(bytes.subarray(0, -CHECKSUM_BYTES))) {

@@ -3,6 +3,7 @@ export {
   HersError,
   isErrorCode,
   type OptionNames,
+  otherFormat,
   peekQuery,
   peekResponse,
   refuseUnknown,

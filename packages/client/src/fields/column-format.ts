@@ -16,7 +16,7 @@
 // Everything is little-endian. column.ts says what codes and dictionaries are. An integer takes the
 // bits of the range it is in (frame of reference), not those of its value.
 
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 import { concat } from '../bytes.ts';
 import {
   areUnits,
@@ -119,10 +119,8 @@ function encodeDictionary(dictionary: Dictionary): { readonly kind: number; read
 /** What was encoded. The caller knows which field it is, and how many slots the block has. */
 export function decodeColumn(bytes: Uint8Array, type: FieldType, count: number, interned?: Interned): Column {
   const input = new Input(bytes);
-  const format = input.u8();
-  if (format > FORMAT)
-    throw new HersError('UNSUPPORTED_VERSION', 'this collection has columns of a newer version; use that');
-  if (format !== FORMAT || TYPES[input.u8()] !== type) throw broken();
+  if (input.u8() !== FORMAT) throw otherFormat('this collection');
+  if (TYPES[input.u8()] !== type) throw broken();
   const kind = input.u8();
   const least = input.u8();
   if (input.u32() !== count || count > MAX_SLOTS) throw broken();

@@ -15,7 +15,7 @@ const PIECE_BYTES = 2 ** 22;
 const MAX_COMPRESSOR_BYTES = 2 ** 28;
 
 const associatedData = (collectionId: Uint8Array, digest: string, piece: number) =>
-  concat(new TextEncoder().encode('model'), collectionId, fromHex(digest), u32(piece));
+  concat(new TextEncoder().encode('compressor'), collectionId, fromHex(digest), u32(piece));
 
 /** Opens a compressor's file for a collection; INVALID_ARGUMENT when it does not fit. */
 export async function openCompressor(file: Uint8Array, request: PlanRequest): Promise<Compression> {

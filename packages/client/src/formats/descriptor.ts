@@ -3,7 +3,7 @@
 
 import type { PlanRequest } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { fromHex, hex } from '../bytes.ts';
@@ -13,10 +13,7 @@ export interface Descriptor {
   readonly request: PlanRequest;
 }
 
-/** The request asks for checksum canaries (3), or for open queries (4), or for neither (2). */
-const FORMATS = [2, 3, 4];
-const formatOf = ({ integrity = 'standard', profile }: PlanRequest) =>
-  profile === 'open' ? 4 : integrity === 'strong' ? 3 : 2;
+const FORMAT = 1;
 
 function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
   const key = seed.deriveKey('descriptor', id);
@@ -28,7 +25,7 @@ function macOf(seed: MasterSeed, id: Uint8Array, text: string): string {
 }
 
 export function encodeDescriptor(seed: MasterSeed, { id, request }: Descriptor): Uint8Array {
-  const text = JSON.stringify({ format: formatOf(request), id: hex(id), request });
+  const text = JSON.stringify({ descriptor: FORMAT, id: hex(id), request });
   return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
 }
 
@@ -42,12 +39,8 @@ export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array
   };
   try {
     const { text, mac } = JSON.parse(new TextDecoder().decode(bytes));
-    const { format, id, request } = JSON.parse(text);
-    if (!FORMATS.includes(format))
-      throw new HersError(
-        'UNSUPPORTED_VERSION',
-        `collection ${JSON.stringify(name)} was made by a newer version; use that`,
-      );
+    const { descriptor, id, request } = JSON.parse(text);
+    if (descriptor !== FORMAT) throw otherFormat(`collection ${JSON.stringify(name)}`);
     if (!/^[0-9a-f]{32}$/.test(id)) return fail();
     if (macOf(seed, fromHex(id), text) !== mac) {
       throw new HersError(

@@ -2,17 +2,15 @@
 // sealed by the client and named by its hash in the manifest. The store keeps it without being able
 // to read it.
 //
-//   list      mark u16, edition u16, count u32, entries, parts (parts.ts)
+//   list      format u32, count u32, entries, parts (parts.ts)
 //   entry     length of the id u16, version (16 bytes), id (UTF-8)
 //   order     a part: for every entry its place in the order in which records were written, u16
 //   sums      a part, under `exact`: what the scores of these slots add up to (`scoreSums` of
 //             scheme/secret)
 //
-// Lists of edition 1 are entries alone. No id is as long as the mark says, so it tells them apart.
-//
 // In memory a list is columns: a million entries as objects would take three times the bytes.
 
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 import { concat, hex, putHex, putText } from '../bytes.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import { decodeParts, encodePart } from './parts.ts';
@@ -131,8 +129,7 @@ export class List implements Iterable<ListEntry> {
   encoded(): Uint8Array {
     const bytes = new Uint8Array(HEAD_BYTES + this.count * (2 + VERSION_BYTES) + this.ids.length);
     const view = new DataView(bytes.buffer);
-    view.setUint16(0, MARK, true);
-    view.setUint16(2, EDITION, true);
+    view.setUint32(0, FORMAT, true);
     view.setUint32(4, this.count, true);
     let at = HEAD_BYTES;
     for (let slot = 0; slot < this.count; slot++) {
@@ -154,8 +151,7 @@ export class List implements Iterable<ListEntry> {
   }
 }
 
-const MARK = 0xffff;
-const EDITION = 2;
+const FORMAT = 1;
 const HEAD_BYTES = 8;
 /** Length of the id and version. */
 const ENTRY_HEAD_BYTES: number = 2 + VERSION_BYTES;
@@ -187,44 +183,40 @@ export async function sealList(
 export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<OpenedList> {
   const plain = await sealer.open(sealed, associatedData(collectionId));
   const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
-  const { count, first } = headOf(plain, view);
-  let entries = 0;
-  let at = first;
-  for (; at < plain.length && entries < count; entries++) {
+  if (plain.length < HEAD_BYTES) throw broken();
+  if (view.getUint32(0, true) !== FORMAT) throw otherFormat('this collection');
+  const count = view.getUint32(4, true);
+  let at = HEAD_BYTES;
+  for (let entries = 0; entries < count; entries++) {
     const start = at + ENTRY_HEAD_BYTES;
-    const end = start <= plain.length ? start + view.getUint16(at, true) : start;
-    if (end > plain.length) throw new HersError('INTEGRITY', 'a sealed list ends in the middle of an entry');
-    at = end;
+    if (start > plain.length) throw broken();
+    at = start + view.getUint16(at, true);
   }
-  let order: Uint16Array | undefined;
-  let sums: Uint8Array | undefined;
-  if (count !== Number.POSITIVE_INFINITY) {
-    if (entries < count) throw new HersError('INTEGRITY', 'a sealed list has fewer entries than it says');
-    const parts = decodeParts(plain.subarray(at), KNOWN_PARTS);
-    const part = parts.get(ORDER);
-    if (part?.length === 2 * count) order = words(part);
-    sums = parts.get(SUMS)?.slice();
-  }
-  const list = columnsOf(plain, view, first, at, entries, order);
+  if (at > plain.length) throw broken();
+  const parts = decodeParts(plain.subarray(at), KNOWN_PARTS);
+  const order = parts.get(ORDER);
+  const sums = parts.get(SUMS)?.slice();
+  const list = columnsOf(plain, view, at, count, order?.length === 2 * count ? words(order) : undefined);
   return sums ? { list, sums } : { list };
 }
 
+const broken = () => new HersError('INTEGRITY', 'a sealed list ends in the middle of an entry');
+
 /**
- * The entries between two places, which are whole. Byte by byte: a view of each would take longer
- * than the few bytes.
+ * The entries before a place, which are whole. Byte by byte: a view of each would take longer than
+ * the few bytes.
  */
 function columnsOf(
   plain: Uint8Array,
   view: DataView,
-  first: number,
   last: number,
   count: number,
   order: Uint16Array | undefined,
 ): List {
-  const ids = new Uint8Array(last - first - count * ENTRY_HEAD_BYTES);
+  const ids = new Uint8Array(last - HEAD_BYTES - count * ENTRY_HEAD_BYTES);
   const ends = new Uint32Array(count);
   const versions = new Uint8Array(count * VERSION_BYTES);
-  let at = first;
+  let at = HEAD_BYTES;
   let idsEnd = 0;
   for (let slot = 0; slot < count; slot++) {
     const length = view.getUint16(at, true);
@@ -241,13 +233,4 @@ function words(bytes: Uint8Array): Uint16Array {
   const out = new Uint16Array(bytes.length / 2);
   for (let i = 0; i < out.length; i++) out[i] = view.getUint16(2 * i, true);
   return out;
-}
-
-/** How many entries there are, as far as the list says so, and where they begin. */
-function headOf(plain: Uint8Array, view: DataView): { count: number; first: number } {
-  if (plain.length < HEAD_BYTES || view.getUint16(0, true) !== MARK)
-    return { count: Number.POSITIVE_INFINITY, first: 0 };
-  if (view.getUint16(2, true) !== EDITION)
-    throw new HersError('UNSUPPORTED_VERSION', 'this collection has lists of a newer version; use that');
-  return { count: view.getUint32(4, true), first: HEAD_BYTES };
 }

@@ -11,11 +11,10 @@
 // container is that of @hers/service, partitions.ts). The rest is bound to the hashes of all of
 // them, and the hash of a manifest does not depend on which sections somebody is shown.
 
-import { decodeSections, encodeSections, HersError } from '@hers/service';
+import { decodeSections, encodeSections, HersError, otherFormat } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
 import { EXPECTED, type Fields, type FieldType } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
-import { notUnderstood } from './parts.ts';
 
 export interface ManifestBlock {
   /** Hexadecimal, as all ids here: they are keys of maps. */
@@ -126,21 +125,13 @@ export interface Manifest {
   readonly devices?: readonly ManifestDevice[];
   /** The field that says in which partition a record is; a block holds records of one. */
   readonly partitionBy?: string;
-  /**
-   * Of all partitions, also those that are not opened. Undefined in collections without partitions,
-   * and in those of programs that had partitions before there were sections.
-   */
+  /** Of all partitions, also those that are not opened. Undefined in collections without partitions. */
   readonly sections?: readonly ManifestSection[];
-  /**
-   * Hashes of the manifests before this one, the newest first, as many as are kept. Undefined in
-   * manifests of older programs.
-   */
-  readonly history?: readonly string[];
+  /** Hashes of the manifests before this one, the newest first, as many as are kept. */
+  readonly history: readonly string[];
 }
 
-const FORMAT = 3;
-/** Of older programs: without history, and without compressors (1) or with (2). */
-const OLDER_FORMATS = [1, 2];
+const FORMAT = 1;
 /**
  * How many hashes a manifest names: a client that has missed fewer versions than this still notices
  * a fork.
@@ -166,7 +157,7 @@ function headOf(sections: readonly { readonly handle: Uint8Array; readonly hash:
 }
 
 /** The history of the manifest that follows one with this hash and history. */
-export function historyAfter(hash: string, history: readonly string[] = []): string[] {
+export function historyAfter(hash: string, history: readonly string[]): string[] {
   return [hash, ...history].slice(0, HISTORY);
 }
 
@@ -175,18 +166,15 @@ export function historyAfter(hash: string, history: readonly string[] = []): str
  * collection. It may ignore any other, and drops it when it writes the next manifest.
  */
 interface Parts {
-  readonly models?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
+  readonly compressors?: { readonly must: true; readonly value: readonly ManifestCompressor[] };
   readonly evaluation?: { readonly must: true; readonly value: readonly ManifestEvaluation[] };
   readonly devices?: { readonly must: true; readonly value: readonly ManifestDevice[] };
   /** In the order in which they were named. */
   readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
   /** Of every block, in their order: columns by field. */
   readonly columns?: { readonly must: true; readonly value: readonly (readonly (readonly [string, string])[])[] };
-  /** The field, and the value of every block, in their order. */
-  readonly partitions?: {
-    readonly must: true;
-    readonly value: { readonly field: string; readonly blocks: readonly (string | null)[] };
-  };
+  /** The field that says in which partition a record is. */
+  readonly partitionBy?: { readonly must: true; readonly value: string };
 }
 
 function associatedData(collectionId: Uint8Array, version: number): Uint8Array {
@@ -314,19 +302,17 @@ function contentOf(manifest: Manifest) {
     evaluation,
     devices = [],
     partitionBy,
-    history = [],
+    history,
   } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
   const parts: Parts = {
-    ...(compressors.length > 0 ? { models: { must: true, value: compressors } } : {}),
+    ...(compressors.length > 0 ? { compressors: { must: true, value: compressors } } : {}),
     ...(evaluation.length > 0 ? { evaluation: { must: true, value: evaluation } } : {}),
     ...(devices.length > 0 ? { devices: { must: true, value: devices } } : {}),
     ...(fields.length > 0 ? { fields: { must: true, value: fields } } : {}),
     ...(columns.some((each) => each.length > 0) ? { columns: { must: true, value: columns } } : {}),
-    ...(partitionBy === undefined
-      ? {}
-      : { partitions: { must: true, value: { field: partitionBy, blocks: blocks.map((b) => b.partition ?? null) } } }),
+    ...(partitionBy === undefined ? {} : { partitionBy: { must: true, value: partitionBy } }),
   };
   return {
     format: FORMAT,
@@ -363,6 +349,7 @@ export async function openManifest(
     'the manifest of this collection does not open: it was altered, or the collection was made with another key',
   );
   const manifest = manifestIn(contentIn(plain));
+  if ((manifest.partitionBy === undefined) !== (sections === undefined)) throw new HersError('INTEGRITY', SHAPELESS);
   if (!sections) {
     if (only) throw new HersError('INVALID_ARGUMENT', `this collection ${NOT_LIMITED}`);
     return manifest;
@@ -387,10 +374,10 @@ export async function openManifest(
     if (
       hex(handleOf(partition)) !== handle ||
       section.partitionBy !== manifest.partitionBy ||
-      section.blocks.some((block) => block.partition !== partition || !block.id.startsWith(handle))
+      section.blocks.some(({ id }) => !id.startsWith(handle))
     )
       throw new HersError('INTEGRITY', MISPLACED);
-    for (const block of section.blocks) blocks.push(block);
+    for (const block of section.blocks) blocks.push(partition === undefined ? block : { ...block, partition });
     for (const record of section.pending) {
       if (pending.has(record.handle)) throw new HersError('INTEGRITY', MISPLACED);
       pending.set(record.handle, { ...record, partition });
@@ -408,19 +395,18 @@ async function opened(sealer: Sealer, sealed: Uint8Array, about: Uint8Array, err
   }
 }
 
-const NOT_LIMITED =
-  'has no partitions that a token can be limited to: they are named when it is made (partitionBy), by a version that knows such tokens';
+const NOT_LIMITED = 'has no partitions that a token can be limited to: they are named when it is made (partitionBy)';
 const MISPLACED =
   'a section of the manifest names what is of another partition: a client with the key of this collection has forged it';
 const SHAPELESS =
-  'the manifest, or a section of it, does not have the form that any version gives it: a client with the key of this collection has forged it';
+  'the manifest, or a section of it, does not have the form that clients give it: a client with the key of this collection has forged it';
 const HIDDEN =
   'the store does not show all partitions of this collection. With a token that is limited to some, say to which (the option partitions); otherwise the store hides records';
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON that anybody with the key may have sealed.
 type Content = any;
 
-/** INTEGRITY unless a version of this program, or a newer one, can have written it. */
+/** INTEGRITY unless a client, of whatever version, can have written it. */
 function contentIn(plain: Uint8Array): Content {
   let content: Content;
   try {
@@ -428,14 +414,12 @@ function contentIn(plain: Uint8Array): Content {
   } catch {
     throw new HersError('INTEGRITY', SHAPELESS);
   }
-  const isOlder = OLDER_FORMATS.includes(content?.format);
-  if (Number.isInteger(content?.format) && content.format !== FORMAT && !isOlder)
-    throw new HersError('UNSUPPORTED_VERSION', 'this collection was written by a newer version; use that');
+  if (Number.isInteger(content?.format) && content.format !== FORMAT) throw otherFormat('this collection');
   const { parts = {} } = content ?? {};
   if (isRecord(parts))
     for (const [name, part] of Object.entries(parts))
-      if (!KNOWN_PARTS.has(name) && isRecord(part) && part.must) throw notUnderstood(name);
-  if (!isRecord(content) || !isContent(content, isOlder)) throw new HersError('INTEGRITY', SHAPELESS);
+      if (!KNOWN_PARTS.has(name) && isRecord(part) && part.must) throw otherFormat('this collection');
+  if (!isRecord(content) || !isContent(content)) throw new HersError('INTEGRITY', SHAPELESS);
   return content;
 }
 
@@ -463,7 +447,7 @@ const isShape =
   (value) =>
     isRecord(value) && Object.entries(shape).every(([name, is]) => is(value[name]));
 
-const isModels = isListOf(
+const isCompressors = isListOf(
   isShape({ epoch: isCount, method: isText, dimension: isCount, digest: isHex, lists: isListOf(isHex) }),
 );
 const isDevices: Is = (value) =>
@@ -479,9 +463,9 @@ const isDevices: Is = (value) =>
           (each.enrol.partition === undefined || isText(each.enrol.partition)))),
   );
 const isBlockRow = isRow(isHex, isHex, isCount, isCount, isHex, isListOf(isCount));
-/** What the parts hold that this version knows. */
+/** What the parts hold that are known. */
 const IS_PART: Readonly<Record<keyof Parts, Is>> = {
-  models: isModels,
+  compressors: isCompressors,
   evaluation: isListOf(
     isShape({
       epoch: isCount,
@@ -494,24 +478,23 @@ const IS_PART: Readonly<Record<keyof Parts, Is>> = {
   devices: isDevices,
   fields: isListOf(isRow(isText, isText)),
   columns: isListOf(isListOf(isRow(isText, isHex))),
-  partitions: isShape({ field: isText, blocks: isListOf((value) => value === null || isText(value)) }),
+  partitionBy: isText,
 };
 
 const KNOWN_PARTS: ReadonlySet<string> = new Set(Object.keys(IS_PART));
 
-function isContent(content: Content, isOlder: boolean): boolean {
-  const { version, epoch, seals, blocks, pending, history, parts = {}, models = [] } = content;
+function isContent(content: Content): boolean {
+  const { format, version, epoch, seals, blocks, pending, history, parts } = content;
   // Ascending, and all of them slots of the block.
   const areDead = ([, , , count, , dead]: Row) =>
     dead.every((slot, i) => slot < count && (i === 0 || dead[i - 1] < slot));
   return (
-    (isOlder || content.format === FORMAT) &&
+    format === FORMAT &&
     [version, epoch, seals].every(isCount) &&
     isListOf(isBlockRow)(blocks) &&
     blocks.every(areDead) &&
     isListOf(isRow(isHex, isHex))(pending) &&
-    (isOlder || isHex(history)) &&
-    isModels(models) &&
+    isHex(history) &&
     isRecord(parts) &&
     Object.entries(parts).every(
       ([name, part]) => isRecord(part) && (!KNOWN_PARTS.has(name) || IS_PART[name as keyof Parts](part.value)),
@@ -520,16 +503,9 @@ function isContent(content: Content, isOlder: boolean): boolean {
 }
 
 function manifestIn(content: Content): Manifest {
-  const isOlder = OLDER_FORMATS.includes(content.format);
-  const parts: Parts = content.parts ?? {};
+  const parts: Parts = content.parts;
   const columns = parts.columns?.value ?? [];
-  const partitions = parts.partitions?.value;
-  const unknown = (parts.fields?.value ?? []).find(([, type]) => !Object.hasOwn(EXPECTED, type));
-  if (unknown)
-    throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `this collection has a field of type ${JSON.stringify(unknown[1].slice(0, 40))}, which a newer version has written; use that`,
-    );
+  if (parts.fields?.value.some(([, type]) => !Object.hasOwn(EXPECTED, type))) throw otherFormat('this collection');
   return {
     version: content.version,
     epoch: content.epoch,
@@ -541,16 +517,15 @@ function manifestIn(content: Content): Manifest {
       count,
       list,
       ...(columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {}),
-      ...(typeof partitions?.blocks[i] === 'string' ? { partition: partitions.blocks[i] } : {}),
       dead,
     })),
-    compressors: (isOlder ? content.models : parts.models?.value) ?? [],
+    compressors: parts.compressors?.value ?? [],
     evaluation: parts.evaluation?.value ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
     ...(parts.devices ? { devices: parts.devices.value } : {}),
     fields: Object.assign(Object.create(null), Object.fromEntries(parts.fields?.value ?? [])),
-    ...(partitions ? { partitionBy: partitions.field } : {}),
-    ...(isOlder ? {} : { history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [] }),
+    ...(parts.partitionBy ? { partitionBy: parts.partitionBy.value } : {}),
+    history: content.history.match(new RegExp(`.{${2 * HASH_BYTES}}`, 'g')) ?? [],
   };
 }
 

@@ -1,5 +1,5 @@
-// Named parts at the end of sealed records and lists: later versions add a part instead of a new
-// format. Each part says whether a reader that does not know it may ignore it.
+// Named parts at the end of sealed records and lists: what is added later is a part rather than a
+// format with another number. Each part says whether a reader that does not know it may ignore it.
 //
 //   part      flags u8, length of the name u8, length of the content u32, name (ASCII), content
 //
@@ -7,7 +7,7 @@
 // UNSUPPORTED_VERSION. One marked `may ignore` it skips; it is not carried along when the thing is
 // written again.
 
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 import { concat, u32 } from '../bytes.ts';
 
 const MUST_UNDERSTAND = 1;
@@ -42,15 +42,8 @@ export function decodeParts(bytes: Uint8Array, known: ReadonlySet<string>): Map<
     if (end > bytes.length) throw new HersError('INTEGRITY', 'sealed data ends in the middle of a part');
     const name = decoder.decode(bytes.subarray(nameAt, contentAt));
     if (known.has(name)) parts.set(name, bytes.subarray(contentAt, end));
-    else if (bytes[at] & MUST_UNDERSTAND) throw notUnderstood(name);
+    else if (bytes[at] & MUST_UNDERSTAND) throw otherFormat('this collection');
     at = end;
   }
   return parts;
-}
-
-export function notUnderstood(name: string): HersError {
-  return new HersError(
-    'UNSUPPORTED_VERSION',
-    `this collection was written by a newer version, and holds a part that this one does not know (${JSON.stringify(name.slice(0, 40))}); use that version`,
-  );
 }

@@ -5,17 +5,16 @@
 // the same record again gives the same version, so nothing has to be written; and a store that
 // serves an older copy is caught, because lists and manifest name the version.
 //
-//   sealed record   mark and edition u32, epoch u32, seal (sealing.ts)
+//   sealed record   format u32, epoch u32, seal (sealing.ts)
 //   in the seal     version (16 bytes), length of the id u32, coordinates u32, length of the
 //                   payload u32, id (UTF-8), vector (f32), payload (JSON), parts (parts.ts)
 //   projection      a part: what a compressor that may round differently elsewhere made of the
 //                   vector, as it was indexed (f32)
 //
-// Everything is little-endian. Records of edition 1 begin with epoch and version in the open, and
-// no epoch is as large as the mark.
+// Everything is little-endian.
 
 import type { MasterSeed } from '@hers/scheme/secret';
-import { freeBytes, HANDLE_BYTES, HersError } from '@hers/service';
+import { freeBytes, HANDLE_BYTES, HersError, otherFormat } from '@hers/service';
 import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
 import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
@@ -23,16 +22,12 @@ import { type BatchNames, FRAME_BYTES, type PlainBatch, type SealedBatch } from 
 import { decodeParts, encodePart, partBytes } from './parts.ts';
 
 export const VERSION_BYTES = 16;
-const COLLECTION_ID_BYTES = 16;
 const MAX_ID_BYTES = 1024;
 const MAX_PAYLOAD_BYTES = 2 ** 24;
-/** 0xffff, and the edition. */
-const MARK = 0xffff_0002;
+const FORMAT = 1;
 const HEAD_BYTES = 8;
 /** What comes before the id in a seal. */
 const LENGTHS_BYTES = VERSION_BYTES + 12;
-/** Of edition 1. */
-const OLDER_HEAD_BYTES = 4 + VERSION_BYTES;
 const PROJECTION = 'projection';
 const KNOWN_PARTS: ReadonlySet<string> = new Set([PROJECTION]);
 const ASSOCIATED_DATA = new TextEncoder().encode('record');
@@ -75,7 +70,6 @@ export interface PlainRecord {
 export interface OpenedRecord extends PlainRecord {
   /** The epoch it is sealed under. */
   readonly epoch: number;
-  readonly edition: 1 | 2;
 }
 
 /**
@@ -283,7 +277,7 @@ export class RecordKeys {
     return { handles, versions, handleText: hexText(handles), versionText: hexText(versions) };
   }
 
-  /** Seals every record of a batch, bound to collection, handle, edition and epoch. */
+  /** Seals every record of a batch, bound to collection, handle, format and epoch. */
   async seal(sealer: Sealer, epoch: number, batch: PlainBatch): Promise<SealedBatch> {
     const { count, projections } = batch;
     const laid = layOut(batch);
@@ -304,7 +298,7 @@ export class RecordKeys {
       ends[i] = plainEnds[i] + (i + 1) * (before + SEAL_OVERHEAD);
       sealedView.setUint32(at, ends[i] - at - 4, true);
       for (let j = 0; j < HANDLE_BYTES; j++) sealed[at + 4 + j] = names.handles[i * HANDLE_BYTES + j];
-      sealedView.setUint32(at + FRAME_BYTES, MARK, true);
+      sealedView.setUint32(at + FRAME_BYTES, FORMAT, true);
       sealedView.setUint32(at + FRAME_BYTES + 4, epoch, true);
     }
     // The version tells contents apart without hashing them again, except for what it does not
@@ -336,7 +330,7 @@ export class RecordKeys {
     const stride = this.#associatedData.length;
     const one = new Uint8Array(this.#associatedData);
     const head = new DataView(one.buffer, stride - HEAD_BYTES);
-    head.setUint32(0, MARK, true);
+    head.setUint32(0, FORMAT, true);
     head.setUint32(4, epoch, true);
     const all = new Uint8Array((handles.length / HANDLE_BYTES) * stride);
     for (let i = 0, from = 0; i < all.length; i += stride) {
@@ -356,27 +350,17 @@ export class RecordKeys {
     handle: Uint8Array,
     bytes: Uint8Array,
   ): Promise<OpenedRecord> {
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     if (bytes.length < HEAD_BYTES) throw broken();
-    const mark = view.getUint32(0, true);
-    if (mark >>> 16 === 0xffff && mark !== MARK)
-      throw new HersError('UNSUPPORTED_VERSION', 'this collection has records of a newer version; use that');
-    const isOlder = mark !== MARK;
-    const headBytes = isOlder ? OLDER_HEAD_BYTES : HEAD_BYTES;
-    if (bytes.length < headBytes) throw broken();
-    const head = bytes.subarray(0, headBytes);
-    const epoch = isOlder ? mark : view.getUint32(4, true);
-    const associatedData = concat(
-      this.#associatedData.subarray(0, ASSOCIATED_DATA.length + COLLECTION_ID_BYTES),
-      handle,
-      head,
-    );
-    const plain = await (await sealerOf(epoch)).open(bytes.subarray(headBytes), associatedData);
-    const content = isOlder ? olderContent(plain, head) : contentOf(plain);
-    const projected = content.parts.get(PROJECTION);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    if (view.getUint32(0, true) !== FORMAT) throw otherFormat('this collection');
+    const epoch = view.getUint32(4, true);
+    const bound = this.#associatedData.subarray(0, -(HANDLE_BYTES + HEAD_BYTES));
+    const associatedData = concat(bound, handle, bytes.subarray(0, HEAD_BYTES));
+    const plain = await (await sealerOf(epoch)).open(bytes.subarray(HEAD_BYTES), associatedData);
+    const { id, vector, payload, version, parts } = contentOf(plain);
+    const projected = parts.get(PROJECTION);
     const projection = projected && { epoch, values: floatsOf(projected) };
-    const { id, vector, payload, version } = content;
-    return { id, vector, payload, handle: hex(handle), version, epoch, edition: isOlder ? 1 : 2, projection };
+    return { id, vector, payload, handle: hex(handle), version, epoch, projection };
   }
 }
 
@@ -397,22 +381,6 @@ function contentOf(plain: Uint8Array): Content {
     vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
     payload: plain.slice(payloadAt, partsAt),
     parts: decodeParts(plain.subarray(partsAt), KNOWN_PARTS),
-  };
-}
-
-/** Edition 1: the version in the open, and no parts. */
-function olderContent(plain: Uint8Array, head: Uint8Array): Content {
-  if (plain.length < 8) throw broken();
-  const view = new DataView(plain.buffer, plain.byteOffset, plain.length);
-  const vectorAt = 8 + view.getUint32(0, true);
-  const payloadAt = vectorAt + 4 * view.getUint32(4, true);
-  if (payloadAt > plain.length) throw broken();
-  return {
-    version: hex(head.subarray(4)),
-    id: decoder.decode(plain.subarray(8, vectorAt)),
-    vector: floatsOf(plain.subarray(vectorAt, payloadAt)),
-    payload: plain.slice(payloadAt),
-    parts: new Map(),
   };
 }
 

@@ -23,7 +23,7 @@ const normal = () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI 
 
 const opened = (i: number, vector: Float32Array): OpenedRecord => {
   const names = { id: `r${i}`, handle: String(i), version: '' };
-  return { ...names, vector, payload: new Uint8Array(0), epoch: 0, edition: 2 };
+  return { ...names, vector, payload: new Uint8Array(0), epoch: 0 };
 };
 
 /**

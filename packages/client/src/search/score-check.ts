@@ -17,11 +17,6 @@ import type { Space } from '../session/space.ts';
 const AGREE_SIGMAS = 7;
 /** Natural logarithm of how often all residuals together may be wrong by chance: 2^-64. */
 const LOG_CHANCE = -64 * Math.LN2;
-/**
- * For records of edition 1: another machine may have run the network with other roundings, so a few
- * coordinates of the vector may be off by one step.
- */
-const COMPRESSED_STEPS = 8;
 
 /**
  * What was decrypted for a record, in the space of its block. Pending records were compared here:
@@ -73,7 +68,7 @@ export class ScoreCheck {
   async one({ handle, space, slot = 0, decrypted: score }: Scored, record: OpenedRecord): Promise<void> {
     if (score === undefined) return;
     const { plan } = space;
-    const { vector, isAsIndexed } = await indexed(space, record);
+    const vector = await indexed(space, record);
     const probe = await this.#probeIn(space);
     const euclidean = plan.metric === 'euclidean';
     // Compared before the square root, where the noise is what the planner says it is. A distance
@@ -85,9 +80,7 @@ export class ScoreCheck {
       // Half an integer, and what single precision loses of a distance.
       const unit = plan.normBound * plan.queryNormBound;
       const loss = euclidean ? plain * 2 ** -22 : 0;
-      const asIndexed = (0.5 / plan.steps ** 2) * unit + loss;
-      const room = isAsIndexed ? asIndexed : (COMPRESSED_STEPS / plan.steps) * unit * (euclidean ? 2 : 1);
-      if (!(Math.abs(decrypted - plain) <= room)) throw new WrongScore();
+      if (!(Math.abs(decrypted - plain) <= (0.5 / plan.steps ** 2) * unit + loss)) throw new WrongScore();
       return;
     }
     const [plain] = noiselessScores(plan, vector, probe);
@@ -110,13 +103,14 @@ export class ScoreCheck {
 }
 
 /** What the block holds of a record. */
-async function indexed(space: Space, record: OpenedRecord): Promise<{ vector: Float32Array; isAsIndexed: boolean }> {
-  if (!space.sealsProjections) return { vector: await space.project(record.vector), isAsIndexed: true };
-  if (record.projection?.epoch === space.epoch) return { vector: record.projection.values, isAsIndexed: true };
-  // Made before projections were sealed, or sealed again for a later compressor meanwhile.
-  if (record.edition > 1 && record.epoch <= space.epoch)
-    throw new HersError('INTEGRITY', 'a record is sealed without what was indexed of it');
-  return { vector: await space.project(record.vector), isAsIndexed: false };
+async function indexed(space: Space, record: OpenedRecord): Promise<Float32Array> {
+  if (space.sealsProjections) {
+    if (record.projection?.epoch === space.epoch) return record.projection.values;
+    // A record of a later epoch was sealed again for another compressor meanwhile.
+    if (record.epoch <= space.epoch)
+      throw new HersError('INTEGRITY', 'a record is sealed without what was indexed of it');
+  }
+  return space.project(record.vector);
 }
 
 function agree(residuals: readonly Residual[]): boolean {

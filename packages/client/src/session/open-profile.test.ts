@@ -200,13 +200,6 @@ it('what would fetch because of a score is refused with the reason', async () =>
   await refused({ dimension: 4097 }, /dimension must be/);
 });
 
-it('earlier versions read one clear sentence', async () => {
-  const { descriptor } = await store.getCollection('refuses');
-  const { format } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
-  // Those that know formats 1 to 3 say: it was made by a newer version; use that.
-  assert.equal(format, 4);
-});
-
 it('the whole traffic is the same for probes that match and for those that do not', async () => {
   const faces = await db.createCollection('traffic', { ...OPEN, fields: { group: 'keyword' } });
   await faces.upsert(several(0, 9000));

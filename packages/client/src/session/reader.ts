@@ -127,7 +127,7 @@ export class CollectionReader implements Source {
   }
 
   asShown({ version, history }: Manifest, hash: string): Shown {
-    return { id: hex(this.keyring.id), version, hash, ...(history ? { history } : {}) };
+    return { id: hex(this.keyring.id), version, hash, history };
   }
 
   /** Opens the current manifest. INTEGRITY also when it contradicts what was seen before. */

@@ -459,7 +459,7 @@ export class CollectionSession {
 
 /** Whether a draft became this view, or one before it. */
 function isIn({ hash, manifest }: View, draft: Draft): boolean {
-  return draft.hash !== undefined && (hash === draft.hash || (manifest.history ?? []).includes(draft.hash));
+  return draft.hash !== undefined && (hash === draft.hash || manifest.history.includes(draft.hash));
 }
 
 /** The error for a store that answers STALE and shows no newer manifest. */

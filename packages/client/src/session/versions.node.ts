@@ -4,117 +4,77 @@
 import { randomBytes } from 'node:crypto';
 import { open, readFile, unlink, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { HersError, refuseUnknown } from '@hers/service';
+import { HersError } from '@hers/service';
 import { isFileThere, renameOverFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
 
-const FORMAT = 2;
+const FORMAT = 1;
 /** How long another process may take with the file. */
 const LOCK_MS = 10_000;
 const SPARE_BYTES = 2 ** 16;
 
 type Row = Place & Seen;
 
-/** Numbers alone, by id and name: all that was remembered before there were hashes. */
-type Numbers = Readonly<Record<string, number>>;
-
-interface Content {
-  readonly format: typeof FORMAT;
-  readonly collections: readonly Row[];
-  /** From the same file, as an older program left it. */
-  readonly numbers?: Numbers;
-}
-
-/** How a file of what was seen is used. */
-export interface VersionFileOptions {
-  /**
-   * A file of numbers, as it was written before there were hashes: it is read, and left as it is
-   * for older programs.
-   */
-  readonly older?: string;
-}
-
 /** Remembers in a file, which several processes may use. */
 export class VersionFile implements VersionMemory {
   readonly #path: string;
-  readonly #older: string | undefined;
   #writing: Promise<unknown> = Promise.resolve();
 
   /**
    * Opens nothing yet: the file is read, and made, when it is needed.
    *
    * @param path - Of the file; it is made with the first collection that is seen.
-   * @param options - An older file that counts as well.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @example
    * const versions = new VersionFile('./seen.json');
    * const db = await connect('https://gallery.example', { key, versions });
    */
-  constructor(path: string, options: VersionFileOptions = {}) {
-    refuseUnknown(options, { older: true }, 'a file of versions');
+  constructor(path: string) {
     this.#path = path;
-    this.#older = options.older;
   }
 
   /** Throws SyntaxError where a file holds something else. */
-  async #read(): Promise<{ readonly sightings: Sightings; readonly own: Numbers; readonly numbers: Numbers }> {
-    const content = await contentOf(this.#path);
-    const older = this.#older === undefined ? {} : await contentOf(this.#older);
+  async #read(): Promise<Sightings> {
     const sightings = new Sightings();
-    for (const { gallery, name, ...seen } of isContent(content) ? content.collections : [])
-      sightings.set({ gallery, name }, seen);
-    const own = numbersOf(content);
-    const numbers: Record<string, number> = { ...own };
-    for (const [collection, version] of Object.entries(numbersOf(older)))
-      numbers[collection] = Math.max(version, numbers[collection] ?? 0);
-    return { sightings, own, numbers };
+    for (const { gallery, name, ...seen } of await rowsOf(this.#path)) sightings.set({ gallery, name }, seen);
+    return sightings;
   }
 
   async read(place: Place): Promise<Seen | undefined> {
-    const { sightings, numbers } = await this.#read();
-    return atLeast(sightings.get(place), place, numbers);
+    return (await this.#read()).get(place);
   }
 
   async places(id: string): Promise<readonly { readonly place: Place; readonly seen: Seen }[]> {
-    const { sightings, numbers } = await this.#read();
-    const older = Object.entries(numbers)
-      .filter(([collection]) => collection.startsWith(`${id} `))
-      .map(([collection, version]) => ({
-        place: { gallery: '', name: collection.slice(id.length + 1) },
-        seen: { id, version },
-      }));
-    return [...sightings.of(id), ...older];
+    return (await this.#read()).of(id);
   }
 
   /**
    * How many collections were seen.
    *
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file of a newer version.
+   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
    * @throws {SyntaxError} for a file that holds something else.
    */
   async count(): Promise<number> {
-    const { sightings, numbers } = await this.#read();
-    const seen = new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`));
-    return new Set([...seen, ...Object.keys(numbers)]).size;
+    const sightings = await this.#read();
+    return new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`)).size;
   }
 
   /**
    * Forgets everything about a gallery, for one that is made again in its place.
    *
    * @param gallery - As {@link galleryOf} names it.
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file of a newer version.
+   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
    * @throws {SyntaxError} for a file that holds something else.
    * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
    * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
    */
   forget(gallery: string): Promise<void> {
     return this.#alone(async () => {
-      const { sightings, own } = await this.#read();
+      const sightings = await this.#read();
       const known = sightings.all().filter(({ place }) => place.gallery === gallery);
       if (known.length === 0) return;
       for (const { place } of known) sightings.set(place, undefined);
-      await this.#write(sightings, own);
+      await this.#write(sightings);
     });
   }
 
@@ -124,15 +84,12 @@ export class VersionFile implements VersionMemory {
     { isFleeting = false }: { readonly isFleeting?: boolean } = {},
   ): Promise<Seen | undefined> {
     return this.#alone(async () => {
-      const { sightings, own, numbers } = await this.#read();
-      const before = atLeast(sightings.get(place), place, numbers);
-      const changed = change(before);
-      if (JSON.stringify(changed) === JSON.stringify(before)) return changed;
-      // Less than an older program has seen is never written by itself: somebody meant it.
-      const number = changed ? (numbers[`${changed.id} ${place.name}`] ?? 0) : 0;
-      const seen = changed && number > changed.version ? { ...changed, outranked: number } : changed;
+      const sightings = await this.#read();
+      const before = sightings.get(place);
+      const seen = change(before);
+      if (JSON.stringify(seen) === JSON.stringify(before)) return seen;
       sightings.set(place, seen);
-      await this.#write(sightings, own, isFleeting);
+      await this.#write(sightings, isFleeting);
       return seen;
     });
   }
@@ -151,14 +108,9 @@ export class VersionFile implements VersionMemory {
     return turn;
   }
 
-  async #write(sightings: Sightings, numbers: Numbers, isFleeting = false): Promise<void> {
-    const collections = sightings.all().map(({ place, seen }) => ({ ...place, ...seen }));
-    const content: Content = {
-      format: FORMAT,
-      collections,
-      ...(Object.keys(numbers).length > 0 ? { numbers } : {}),
-    };
-    const text = `${JSON.stringify(content, null, 1)}\n`;
+  async #write(sightings: Sightings, isFleeting = false): Promise<void> {
+    const collections = sightings.all().map(({ place, seen }): Row => ({ ...place, ...seen }));
+    const text = `${JSON.stringify({ format: FORMAT, collections }, null, 1)}\n`;
     try {
       await this.#replace(text, isFleeting);
     } catch (error) {
@@ -213,46 +165,30 @@ export class VersionFile implements VersionMemory {
   }
 }
 
-/** What an older program has seen of the same collection counts as well. */
-function atLeast(seen: Seen | undefined, { name }: Place, numbers: Numbers): Seen | undefined {
-  const number = seen ? (numbers[`${seen.id} ${name}`] ?? 0) : 0;
-  if (!seen || number <= Math.max(seen.version, seen.outranked ?? 0)) return seen;
-  const { hash: _, ...rest } = seen;
-  return { ...rest, version: number };
-}
-
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 function isRow(row: unknown): row is Row {
   if (!isObject(row)) return false;
-  const { gallery, name, id, version, hash, linked, outranked, unverified, stopped, deleted, deletedIds } = row;
+  const { gallery, name, id, version, hash, unverified, stopped, deleted, deletedIds } = row;
   const isText = (value: unknown) => typeof value === 'string';
   return (
     [gallery, name, id].every(isText) &&
     Number.isSafeInteger(version) &&
-    (outranked === undefined || Number.isSafeInteger(outranked)) &&
     (hash === undefined || isText(hash)) &&
-    [linked, stopped, deleted].every((flag) => flag === undefined || typeof flag === 'boolean') &&
+    [stopped, deleted].every((flag) => flag === undefined || typeof flag === 'boolean') &&
     [unverified, deletedIds].every((list) => list === undefined || (Array.isArray(list) && list.every(isText)))
   );
 }
 
-const isNumbers = (value: unknown): value is Numbers =>
-  isObject(value) && Object.values(value).every(Number.isSafeInteger);
-
-const isContent = (content: Content | Numbers): content is Content => Array.isArray(content.collections);
-
-const numbersOf = (content: Content | Numbers): Numbers => (isContent(content) ? (content.numbers ?? {}) : content);
-
 /** Nothing where there is no file; SyntaxError where it holds something else. */
-async function contentOf(path: string): Promise<Content | Numbers> {
+async function rowsOf(path: string): Promise<readonly Row[]> {
   let text: string;
   try {
     text = await readFile(path, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    return {};
+    return [];
   }
   const damaged = () => Object.assign(new SyntaxError(`${path} does not hold what was seen`), { path });
   let content: unknown;
@@ -261,12 +197,9 @@ async function contentOf(path: string): Promise<Content | Numbers> {
   } catch {
     throw damaged();
   }
-  if (isObject(content) && 'collections' in content) {
-    const { format, collections, numbers = {} } = content;
-    if (typeof format === 'number' && format > FORMAT)
-      throw new HersError('UNSUPPORTED_VERSION', `${path} was written by a newer version; use that`);
-    if (format === FORMAT && Array.isArray(collections) && collections.every(isRow) && isNumbers(numbers))
-      return { format, collections, numbers };
-  } else if (isNumbers(content)) return content;
-  throw damaged();
+  if (!isObject(content) || typeof content.format !== 'number') throw damaged();
+  if (content.format !== FORMAT)
+    throw new HersError('UNSUPPORTED_VERSION', `${path} is in another format; use the version that wrote it`);
+  if (!Array.isArray(content.collections) || !content.collections.every(isRow)) throw damaged();
+  return content.collections;
 }

@@ -86,67 +86,21 @@ test('many processes count together without losing one', { timeout: 60_000 }, ()
   }),
 );
 
-describe('the numbers of an older program', () => {
-  test('count, and are left as they are', () =>
-    withFile(async (path, folder) => {
-      const older = join(folder, 'versions.json');
-      const numbers = JSON.stringify({ [`${ID} faces`]: 7, 'other faces': 9 });
-      await writeFile(older, numbers);
-      const file = new VersionFile(path, { older });
-      assert.equal(await file.read(faces), undefined);
-      assert.deepEqual(
-        (await file.places(ID)).map((each) => [each.place.name, each.seen.version]),
-        [['faces', 7]],
-      );
-      await write(file, 8);
-      const more = JSON.stringify({ [`${ID} faces`]: 9 });
-      await writeFile(older, more);
-      // The older program has seen more of it than this one: its number counts, and what was known
-      // of a lower one does not.
-      assert.deepEqual(await file.read(faces), { id: ID, version: 9 });
-      assert.equal(await readFile(older, 'utf8'), more);
-    }));
-
-  test('are outranked by what a person accepts, until that program has seen more', () =>
-    withFile(async (path, folder) => {
-      const older = join(folder, 'versions.json');
-      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 7 }));
-      const file = new VersionFile(path, { older });
-      await write(file, 5);
-      assert.equal((await file.read(faces))?.version, 5);
-      await file.update(faces, (now) => ({ ...now!, version: 6, hash: 'h6' }));
-      assert.equal((await new VersionFile(path, { older }).read(faces))?.version, 6);
-      await writeFile(older, JSON.stringify({ [`${ID} faces`]: 8 }));
-      assert.equal((await file.read(faces))?.version, 8);
-    }));
-
-  test('in the same file stay in it', () =>
-    withFile(async (path) => {
-      await writeFile(path, JSON.stringify({ [`${ID} faces`]: 7 }));
-      const file = new VersionFile(path);
-      await write(file, 3, { ...faces, name: 'voices' });
-      assert.deepEqual(
-        (await new VersionFile(path).places(ID)).map((each) => [each.place.name, each.seen.version]),
-        [
-          ['voices', 3],
-          ['faces', 7],
-        ],
-      );
-    }));
-});
-
 test('a file that holds something else is said, not taken for one that has seen nothing', () =>
   withFile(async (path) => {
     const rows = ['{}', '{"gallery":"g","name":"n","id":"x","version":1.5}', '{"gallery":"g","name":"n","id":"x"}'];
     const contents = ['', '{"half', '[]', 'null', '{"a": "1"}', '{"a": 1.5}', '{"collections": 3}'];
-    for (const content of [...contents, ...rows.map((row) => `{"format":2,"collections":[${row}]}`)]) {
+    for (const content of [...contents, ...rows.map((row) => `{"format":1,"collections":[${row}]}`)]) {
       await writeFile(path, content);
       await assert.rejects(new VersionFile(path).read(faces), SyntaxError, content);
       await assert.rejects(write(new VersionFile(path), 1), SyntaxError, content);
       assert.equal(await readFile(path, 'utf8'), content);
     }
-    await writeFile(path, '{"format":3,"collections":[]}');
-    await assert.rejects(new VersionFile(path).read(faces), { code: 'UNSUPPORTED_VERSION' });
+    for (const format of [0, 2, 3]) {
+      await writeFile(path, `{"format":${format},"collections":[]}`);
+      const refused = { code: 'UNSUPPORTED_VERSION', message: /is in another format; use the version that wrote it/ };
+      await assert.rejects(new VersionFile(path).read(faces), refused);
+    }
   }));
 
 test('a gallery that is made again is forgotten, and no other', () =>
@@ -174,7 +128,6 @@ describe('what is shown must follow from what was seen', () => {
     for (const version of [5, 6, 7, 8]) assert.equal(seenAfter(seen(5), shown(version), 'faces').version, version);
     assert.deepEqual(seenAfter(seen(5, { unverified: ['x'], stopped: true }), shown(6), 'faces'), {
       ...seen(6),
-      linked: true,
       unverified: ['x'],
       stopped: true,
     });
@@ -202,20 +155,11 @@ describe('what is shown must follow from what was seen', () => {
     assert.equal(seenAfter(seen(5), shown(9, 3), 'faces').version, 9);
   });
 
-  test('manifests without hashes follow each other, and never one that has them', () => {
-    const plain = (version: number): Shown => ({ id: ID, version, hash: `h${version}` });
-    assert.equal(seenAfter(seen(5, { linked: false }), plain(6), 'faces').linked, false);
-    assert.equal(seenAfter({ id: ID, version: 5 }, plain(6), 'faces').version, 6);
-    assert.throws(() => seenAfter(seen(5, { linked: true }), plain(6), 'faces'), integrity(/another history/));
-    assert.throws(() => seenAfter(seen(5), { ...plain(5), hash: 'x' }, 'faces'), integrity(/another history/));
-  });
-
   test('another collection may follow one that this client has deleted', () => {
     assert.deepEqual(seenAfter(seen(5, { deleted: true }), shown(1, 0, { id: 'new' }), 'faces'), {
       id: 'new',
       version: 1,
       hash: 'h1',
-      linked: true,
       deletedIds: [ID],
     });
   });
@@ -244,7 +188,7 @@ test('a file keeps what was deleted, and finds it', () =>
     assert.deepEqual(await file.places('c'), []);
     await writeFile(
       path,
-      '{"format":2,"collections":[{"gallery":"g","name":"n","id":"x","version":1,"deletedIds":[1]}]}',
+      '{"format":1,"collections":[{"gallery":"g","name":"n","id":"x","version":1,"deletedIds":[1]}]}',
     );
     await assert.rejects(new VersionFile(path).read(faces), SyntaxError);
   }));

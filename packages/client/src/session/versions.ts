@@ -21,8 +21,6 @@ export interface Seen {
   readonly version: number;
   /** Of that manifest, in hexadecimal digits. */
   readonly hash?: string;
-  /** Whether that manifest names those before it: then all that follow do. */
-  readonly linked?: boolean;
   /**
    * Candidate sets that the store was shown and that are not verified, as candidates.ts writes them
    * down.
@@ -33,8 +31,6 @@ export interface Seen {
    * says so.
    */
   readonly stopped?: boolean;
-  /** A number that an older program has seen, and that a person has accepted less than. */
-  readonly outranked?: number;
   /** This client has deleted it. */
   readonly deleted?: boolean;
   /** Those of this name that it deleted before, the last one last. */
@@ -141,11 +137,8 @@ export interface Shown {
   readonly id: string;
   readonly version: number;
   readonly hash: string;
-  /**
-   * The hashes of those before it, the newest first, as far as it names them; nothing where it was
-   * written by an older program.
-   */
-  readonly history?: readonly string[];
+  /** The hashes of those before it, the newest first, as far as it names them. */
+  readonly history: readonly string[];
 }
 
 /** How a person accepts what a client refuses. */
@@ -160,7 +153,7 @@ export const howToAccept = (name: string) =>
  */
 export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): Seen {
   const { id, version, hash, history } = shown;
-  const now: Seen = { id, version, hash, linked: history !== undefined };
+  const now: Seen = { id, version, hash };
   if (!seen || isFirstContact(seen, id)) return { ...now, ...deletedAt(seen) };
   const refuse = (what: string): never => {
     throw new HersError('INTEGRITY', `collection ${JSON.stringify(name)} ${what}. ${howToAccept(name)}`);
@@ -174,8 +167,8 @@ export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): S
     return refuse(`was rolled back: it is at version ${version} and version ${seen.version} was seen before`);
   const kept: Seen = { ...seen, ...now };
   if (seen.hash === undefined) return kept;
-  const before = version === seen.version ? hash : history?.[version - seen.version - 1];
-  if (before === undefined ? !history && seen.linked : before !== seen.hash)
+  const before = version === seen.version ? hash : history[version - seen.version - 1];
+  if (before !== undefined && before !== seen.hash)
     return refuse(
       `has another history than the one that was seen: ${
         version === seen.version
