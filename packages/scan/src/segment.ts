@@ -21,11 +21,9 @@
 //      zero up to the data
 
 import { checksum } from '@hers/ring';
-import { HersError, type ParameterSet, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
+import { HersError, otherFormat, type ParameterSet, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
 
-/**
- * The layouts. A segment's version is the number of its layout, so that older programs report it.
- */
+const VERSION = 1;
 const LAYOUT_ROWS = 1;
 const LAYOUT_PACKED = 2;
 export const LANES = 16;
@@ -170,7 +168,7 @@ export function encodeHeader(header: SegmentHeader): Uint8Array {
   const view = new DataView(bytes.buffer);
   view.setBigUint64(0, MAGIC, true);
   const layout = isPacked(parameters) ? LAYOUT_PACKED : LAYOUT_ROWS;
-  view.setUint32(8, layout, true);
+  view.setUint32(8, VERSION, true);
   view.setUint32(12, layout, true);
   view.setUint16(16, LANES, true);
   view.setUint16(18, PANEL_ROWS, true);
@@ -207,13 +205,7 @@ export function headerLength(start: Uint8Array, name: string): number {
   if (start.length < TABLE_AT) return fail('is too short to be a segment');
   const view = new DataView(start.buffer, start.byteOffset, start.length);
   if (view.getBigUint64(0, true) !== MAGIC) return fail('is not a segment');
-  const version = view.getUint32(8, true);
-  if (!(version === LAYOUT_ROWS || version === LAYOUT_PACKED) || view.getUint32(12, true) !== version) {
-    throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `${name} has segment version ${version}, and this program reads versions 1 and 2; use a newer one`,
-    );
-  }
+  if (view.getUint32(8, true) !== VERSION) throw otherFormat(name);
   const blocks = view.getUint32(48, true);
   const parts = view.getUint32(52, true);
   if (blocks < 1 || blocks > MAX_SEGMENT_BLOCKS || parts < 1 || parts > 1024) return fail('has a damaged header');
@@ -240,7 +232,7 @@ export function decodeHeader(bytes: Uint8Array, fileBytes: number, name: string)
   const partBytes = rowBytes(parameters, rows, blockCount);
   const expected = length + parts * partBytes;
   if (
-    view.getUint32(8, true) !== (isPacked(parameters) ? LAYOUT_PACKED : LAYOUT_ROWS) ||
+    view.getUint32(12, true) !== (isPacked(parameters) ? LAYOUT_PACKED : LAYOUT_ROWS) ||
     parts !== partCount(parameters) ||
     view.getUint16(16, true) !== LANES ||
     view.getUint16(18, true) !== PANEL_ROWS ||

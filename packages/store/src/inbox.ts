@@ -29,15 +29,12 @@ export function postTo(
   const { tables, folder, name } = collection;
   collection.checkUsable();
   const { device, nonce } = checkEnvelope(bytes, collection, options);
-  if (tables.hasInbox()) {
-    checkAllowed(tables.inbox().refused, device);
-    const known = tables.inboxNumber(device, nonce);
-    if (known !== undefined) return known;
-  }
+  checkAllowed(tables.inbox().refused, device);
+  const known = tables.inboxNumber(device, nonce);
+  if (known !== undefined) return known;
   const now = Date.now();
   let number = 0;
   folder.catalogue.transaction(() => {
-    tables.makeInbox();
     tables.expireInbox(now - 1000 * limits.age);
     checkRoom(name, { device, bytes: bytes.length }, { own: tables.inboxOf(device), all: tables.inbox() }, limits);
     number = tables.putInbox({ device, nonce, posted: now, envelope: bytes });
@@ -55,7 +52,6 @@ export async function* takeFrom(
   signal: AbortSignal,
 ): AsyncGenerator<InboxItem> {
   const { after, limit } = checkRange(range);
-  if (!collection.tables.hasInbox()) return;
   let last = after;
   for (let left = limit; left > 0; ) {
     const since = Date.now() - 1000 * age;
@@ -75,7 +71,7 @@ export function dropFrom(collection: Collection, numbers: readonly number[]): vo
   collection.checkUsable();
   checkNumbers(numbers);
   const { tables, folder } = collection;
-  if (numbers.length === 0 || !tables.hasInbox()) return;
+  if (numbers.length === 0) return;
   folder.catalogue.transaction(
     () => {
       tables.dropInbox(numbers);
@@ -94,10 +90,9 @@ export function refuse(collection: Collection, devices: readonly number[]): void
   collection.checkUsable();
   const wanted = checkDevices(devices);
   const { tables, folder } = collection;
-  if (sameDevices(wanted, tables.hasInbox() ? tables.inbox().refused : [])) return;
+  if (sameDevices(wanted, tables.inbox().refused)) return;
   folder.catalogue.transaction(
     () => {
-      tables.makeInbox();
       tables.setRefused(wanted);
       fault('inbox.within');
     },
@@ -109,7 +104,5 @@ export function refuse(collection: Collection, devices: readonly number[]): void
 
 /** The queries of questions; NOT_FOUND where there is no such item, or it is no question. */
 export function questionsOf(collection: Collection, numbers: readonly number[]): Uint8Array[] {
-  const { tables } = collection;
-  const hasInbox = tables.hasInbox();
-  return numbers.map((number) => questionIn(hasInbox ? tables.inboxItem(number) : undefined, number));
+  return numbers.map((number) => questionIn(collection.tables.inboxItem(number), number));
 }

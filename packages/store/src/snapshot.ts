@@ -9,7 +9,7 @@
 //   end      5 + SHA-256 of all frames before, lengths included
 
 import { createHash } from 'node:crypto';
-import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many } from '@hers/service';
+import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many, otherFormat } from '@hers/service';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import type { StoredBlock } from './blocks/stored-block.ts';
 import { handleKey, hex, sha256 } from './bytes.ts';
@@ -69,12 +69,7 @@ export function decodeSnapshotHeader(bytes: Uint8Array): SnapshotHeader {
   const fields = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   if (fields.length < FIELDS_BYTES || fields.readBigUInt64LE(0) !== MAGIC)
     throw new HersError('MALFORMED', 'this is not a snapshot of a collection');
-  const format = fields.readUInt32LE(8);
-  if (format !== SNAPSHOT_VERSION)
-    throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `this snapshot has format version ${format}; this program reads version ${SNAPSHOT_VERSION}`,
-    );
+  if (fields.readUInt32LE(8) !== SNAPSHOT_VERSION) throw otherFormat('this snapshot');
   const descriptorBytes = fields.readUInt32LE(56);
   const manifestAt = FIELDS_BYTES + descriptorBytes;
   const version = Number(fields.readBigUInt64LE(32));

@@ -20,6 +20,7 @@ import {
   HersError,
   LIST_ID_BYTES,
   type Message,
+  otherFormat,
   type Partitions,
   type StageId,
 } from '@hers/service';
@@ -317,10 +318,7 @@ function decodeStage({ kind, content }: StageRow): Stage {
     case 'change':
       return { kind, encoded: bytes };
     default:
-      throw new HersError(
-        'UNSUPPORTED_VERSION',
-        `something of the unknown kind ${kind} is staged here; use a newer program`,
-      );
+      throw otherFormat('what is staged here');
   }
 }
 

@@ -118,7 +118,7 @@ const STORE_OPTIONS: OptionNames<StoreOptions> = {
  * @throws {HersError} INVALID_ARGUMENT: for a folder that holds something else, or an option that
  *   there is not.
  * @throws {HersError} LOCKED: where another process writes to it; `mode: 'read'` reads along.
- * @throws {HersError} UNSUPPORTED_VERSION: for a folder of a newer version.
+ * @throws {HersError} UNSUPPORTED_VERSION: for a folder in another format.
  * @throws {HersError} DAMAGED: where the catalogue was altered; `hers doctor` and `hers repair`
  *   help.
  * @throws {HersError} STORAGE: where the disk refuses.

@@ -130,7 +130,7 @@ export class WritableCatalogue extends Catalogue {
   #areSumsBehind = false;
 
   #begin(proof: Proof): void {
-    this.#areSumsBehind = proof.areSumsBehind && !proof.isOlderEdition;
+    this.#areSumsBehind = proof.areSumsBehind;
     this.#deleted = proof.journal?.gone ?? new Set();
     this.takeDamage(proof, this.db);
     this.#mark = this.#markOf(proof);
@@ -165,8 +165,8 @@ export class WritableCatalogue extends Catalogue {
   }
 
   /**
-   * Used for a new database, for one of the older edition that was not closed, and to repair
-   * proofs. SQLite's own checks come before.
+   * Used for a new database, for one whose sums are behind, and to repair proofs. SQLite's own
+   * checks come before.
    */
   #makeSums(): PageSums {
     const contradiction = this.contradiction();

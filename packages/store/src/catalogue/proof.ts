@@ -54,8 +54,6 @@ export interface Proof {
    * terminated. The journal knows what was committed.
    */
   readonly areSumsBehind: boolean;
-  /** Written by a version without a journal. */
-  readonly isOlderEdition: boolean;
 }
 
 /**
@@ -95,23 +93,19 @@ export function examine(disk: Disk, file: number | undefined, isInUse: boolean):
   if (known && isOlder(mark.counter, known.transactions))
     throw damaged(CATALOGUE, `it is older than ${SUMS}: an older copy, or one without its log ${WAL}`, BRING_BACK);
 
-  const isOlderEdition = !isNew && mark.stamp === 0;
   const areOld = known !== undefined && isOlder(known.transactions, copied.counter);
   const sums = areOld ? undefined : known;
   // If one of the two does not match, it may be an older copy. If both contradict the catalogue,
   // the catalogue does not belong here.
   const isJournalled = committed !== undefined && isNext(mark, committed);
-  if (areOld && committed && !isOlderEdition && !isJournalled)
+  if (areOld && committed && !isJournalled)
     throw damaged(CATALOGUE, `it fits neither ${SUMS} nor ${JOURNAL}`, BRING_BACK);
-  const doubt = isNew
-    ? undefined
-    : (doubtSums(disk, known, areOld && !isOlderEdition && !isJournalled) ??
-      doubtJournal(journal, mark, isOlderEdition));
+  const doubt = isNew ? undefined : (doubtSums(disk, known, areOld && !isJournalled) ?? doubtJournal(journal, mark));
   const size = file === undefined ? 0 : fstatSync(file).size;
   if (sums && wal.pages.size === 0 && size > sums.bytes)
     throw damaged(CATALOGUE, `it has ${size} bytes, and ${sums.bytes} were written`, BRING_BACK);
   const pages = file === undefined ? [] : (sums?.damagedPages(file, size, wal) ?? []);
-  return { mark, journal, sums, pages, doubt, isNew, isOlderEdition, areSumsBehind: areOld && !doubt };
+  return { mark, journal, sums, pages, doubt, isNew, areSumsBehind: areOld && !doubt };
 }
 
 function doubtSums(disk: Disk, known: PageSums | undefined, areOld: boolean): HersError | undefined {
@@ -120,8 +114,8 @@ function doubtSums(disk: Disk, known: PageSums | undefined, areOld: boolean): He
   return undefined;
 }
 
-function doubtJournal(journal: JournalContent | undefined, mark: Mark, isOlderEdition: boolean): HersError | undefined {
-  if (!journal) return isOlderEdition ? undefined : witnessed(JOURNAL, 'is missing');
+function doubtJournal(journal: JournalContent | undefined, mark: Mark): HersError | undefined {
+  if (!journal) return witnessed(JOURNAL, 'is missing');
   if (journal.damage) return witnessed(JOURNAL, `is damaged: ${journal.damage}`);
   if (!journal.last) return witnessed(JOURNAL, 'is empty');
   return isNext(mark, journal.last) ? undefined : witnessed(JOURNAL, `is older than ${CATALOGUE}`);

@@ -38,7 +38,23 @@ CREATE TABLE packs_${number} (
   pack INTEGER PRIMARY KEY,
   ends INTEGER NOT NULL,      -- behind its last committed entry
   live INTEGER NOT NULL       -- bytes of entries that lists_${number} and records_${number} name
-) STRICT;`;
+) STRICT;
+CREATE TABLE inbox_${number} (
+  number INTEGER PRIMARY KEY,
+  device INTEGER NOT NULL,
+  nonce BLOB NOT NULL,
+  posted INTEGER NOT NULL,    -- milliseconds since 1970
+  envelope BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX nonces_${number} ON inbox_${number} (device, nonce);
+CREATE TABLE posted_${number} (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  last INTEGER NOT NULL,      -- the highest number an item ever had
+  items INTEGER NOT NULL,     -- rows of inbox_${number}, and bytes of their envelopes
+  bytes INTEGER NOT NULL,
+  refused BLOB NOT NULL       -- numbers of devices that may not post, ascending, 4 bytes each
+) STRICT;
+INSERT INTO posted_${number} VALUES (1, 0, 0, 0, x'');`;
 
 /** Of shards alone: what is staged survives a restart. */
 const STAGES = (number: number) => `
@@ -49,26 +65,7 @@ CREATE TABLE stages_${number} (
   content BLOB NOT NULL       -- stages.ts
 ) STRICT, WITHOUT ROWID;`;
 
-/** Made with the first item, so that folders of earlier programs get one as well. */
-const INBOX = (number: number) => `
-CREATE TABLE IF NOT EXISTS inbox_${number} (
-  number INTEGER PRIMARY KEY,
-  device INTEGER NOT NULL,
-  nonce BLOB NOT NULL,
-  posted INTEGER NOT NULL,    -- milliseconds since 1970
-  envelope BLOB NOT NULL
-) STRICT;
-CREATE UNIQUE INDEX IF NOT EXISTS nonces_${number} ON inbox_${number} (device, nonce);
-CREATE TABLE IF NOT EXISTS posted_${number} (
-  only INTEGER PRIMARY KEY CHECK (only = 1),
-  last INTEGER NOT NULL,      -- the highest number an item ever had
-  items INTEGER NOT NULL,     -- rows of inbox_${number}, and bytes of their envelopes
-  bytes INTEGER NOT NULL,
-  refused BLOB NOT NULL       -- numbers of devices that may not post, ascending, 4 bytes each
-) STRICT;
-INSERT OR IGNORE INTO posted_${number} VALUES (1, 0, 0, 0, x'');`;
-
-const NAMES = ['current', 'records', 'fresh', 'lists', 'blocks', 'segments', 'packs'];
+const NAMES = ['current', 'records', 'fresh', 'lists', 'blocks', 'segments', 'packs', 'inbox', 'posted'];
 
 export interface BlockRow {
   readonly id: Uint8Array;
@@ -126,8 +123,7 @@ export class Tables {
   /** Within a transaction. */
   drop(): void {
     this.#catalogue.exec(NAMES.map((name) => `DROP TABLE ${name}_${this.number};`).join(' '));
-    for (const name of ['stages', 'inbox', 'posted'])
-      this.#catalogue.exec(`DROP TABLE IF EXISTS ${name}_${this.number}`);
+    this.#catalogue.exec(`DROP TABLE IF EXISTS stages_${this.number}`);
     this.#statements.clear();
   }
 
@@ -332,16 +328,6 @@ export class Tables {
   }
 
   // — the inbox —
-
-  hasInbox(): boolean {
-    const name = `posted_${this.number}`;
-    return this.#sql("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?").get(name) !== undefined;
-  }
-
-  /** Within a transaction. */
-  makeInbox(): void {
-    if (!this.hasInbox()) this.#catalogue.exec(INBOX(this.number));
-  }
 
   inbox(): { readonly last: number; readonly items: number; readonly bytes: number; readonly refused: number[] } {
     const { refused, ...rest } = this.#sql('SELECT last, items, bytes, refused FROM posted_#').get() as unknown as {

@@ -1,6 +1,6 @@
-// What lies in a folder, and which version of it this program knows.
+// What lies in a folder, and which format of it this version knows.
 //
-//   format          one line that names the version; read before anything else
+//   format          one line that names the number of the format; read before anything else
 //   lock            held by the process that writes; writer, which one that is
 //   reserve         room for the day on which there is none (reserve.ts)
 //   catalogue.db    SQLite: collections, and where everything of them is (tables.ts);
@@ -16,14 +16,14 @@
 // that the catalogue does not name belongs to no collection.
 
 import { readFileSync } from 'node:fs';
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 import { CATALOGUE } from '../catalogue/proof.ts';
 import { fault } from '../faults.ts';
 import { storageError } from '../storage-errors.ts';
 import type { Disk } from './disk.ts';
 import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
-/** The version of the folder that this program writes. */
+/** The number of the format of a folder. */
 export const FORMAT = 1;
 /** The same for the shards of a node, whose catalogue also keeps what is staged. */
 export const SHARDS_FORMAT = 2;
@@ -42,7 +42,7 @@ export const blockPath = (collectionNumber: number, name: string) => `${BLOCKS}/
 export const segmentPath = (collectionNumber: number, name: string) =>
   `${SEGMENTS}/${collectionNumber}-${name}.segment`;
 
-/** Refuses a folder that is not a HERS folder, or has a later format, and leaves it unchanged. */
+/** Refuses a folder that is not a HERS folder, or is in another format, and leaves it unchanged. */
 export function checkFormat(disk: Disk): void {
   disk.checkKindSync(FORMAT_FILE, 'file');
   for (const folder of FOLDERS) disk.checkKindSync(folder, 'folder');
@@ -52,11 +52,7 @@ export function checkFormat(disk: Disk): void {
     if (!line)
       throw new HersError('DAMAGED', `${FORMAT_FILE} is damaged: it should read "HERS store, format ${FORMAT}"`);
     const format = Number(line[1]);
-    if (format !== FORMAT && format !== SHARDS_FORMAT)
-      throw new HersError(
-        'UNSUPPORTED_VERSION',
-        `${disk.folder} was written in format ${format}, and this program knows formats up to ${SHARDS_FORMAT}; use a newer program`,
-      );
+    if (format !== FORMAT && format !== SHARDS_FORMAT) throw otherFormat(disk.folder);
   } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
     // Cleaning up in a foreign folder would be a disaster.
     const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';

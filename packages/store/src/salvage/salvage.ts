@@ -4,12 +4,12 @@
 // client's repair.node.ts).
 
 import { readFileSync } from 'node:fs';
-import { HersError, refuseUnknown } from '@hers/service';
+import { HersError, otherFormat, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
 import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
-import { FORMAT, FORMAT_LINE } from '../files/layout.ts';
+import { FORMAT_LINE, SHARDS_FORMAT } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import type { Place } from '../files/place.ts';
 import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
@@ -53,7 +53,7 @@ export interface DamagedFile {
 export async function openSalvage(folder: string, options: SalvageOptions): Promise<Salvage> {
   refuseUnknown(options, { signal: true, mayBeReadOnly: true, onBytes: true }, 'a salvage');
   const disk = new Disk(folder);
-  checkLater(disk);
+  checkFormatLine(disk);
   const lock = lockOf(disk, options.mayBeReadOnly ?? false);
   try {
     const catalogue = await OldCatalogue.open(disk);
@@ -70,8 +70,8 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
   }
 }
 
-/** A folder of a later version may be valid, but this version cannot read it. */
-function checkLater(disk: Disk): void {
+/** Refuses a folder that may be whole, but is not for this. */
+function checkFormatLine(disk: Disk): void {
   let line: string;
   try {
     disk.checkKindSync('format', 'file');
@@ -79,11 +79,12 @@ function checkLater(disk: Disk): void {
   } catch {
     return;
   }
-  const format = FORMAT_LINE.exec(line)?.[1];
-  if (format !== undefined && Number(format) > FORMAT)
+  const format = Number(FORMAT_LINE.exec(line)?.[1]);
+  if (format > SHARDS_FORMAT) throw otherFormat(disk.folder);
+  if (format === SHARDS_FORMAT)
     throw new HersError(
-      'UNSUPPORTED_VERSION',
-      `${disk.folder} was written in format ${format}, and this program knows format ${FORMAT}; use a newer program`,
+      'INVALID_ARGUMENT',
+      `${disk.folder} is the folder of a node, which copies damaged shards from other nodes; start the node, if need be with an empty folder`,
     );
 }
 

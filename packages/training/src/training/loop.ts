@@ -57,8 +57,6 @@ export async function train(trainer: Trainer, course: Course, context: Context):
     ({ best, figures, curve } = course.resume);
     if (validate && best?.length !== trainer.parameters.length)
       throw new CompressError('MALFORMED', 'The checkpoint is damaged: weights are missing.');
-    // Checkpoints of older versions have weights here that no validation chose.
-    if (!validate) best = undefined;
     // JSON has no NaN.
     figures.loss ??= Number.NaN;
   }
