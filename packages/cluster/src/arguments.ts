@@ -1,6 +1,6 @@
 // What callers and others give, looked at before anything is done.
 
-import { HersError } from '@hers/service';
+import { HersError, otherFormat } from '@hers/service';
 
 export const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
 
@@ -19,14 +19,21 @@ export function checkIds(ids: readonly Uint8Array[], what: string, length: numbe
     throw new HersError('INVALID_ARGUMENT', `a ${what} is asked for twice; ask for it once`);
 }
 
+/** The number of the format of all that nodes share. */
+export const FORMAT = 1;
+
+/** Throws UNSUPPORTED_VERSION for another number. */
+export function checkFormat(format: unknown): void {
+  if (format !== FORMAT) throw otherFormat('this cluster');
+}
+
 /**
- * A document of JSON that nodes share, if it has one of these formats and this shape.
- * UNSUPPORTED_VERSION for another format; MALFORMED for what no version wrote.
+ * A document of JSON that nodes share, if it has this shape. UNSUPPORTED_VERSION for another
+ * format; MALFORMED for what no node writes.
  */
 export function readDocument(
   bytes: Uint8Array,
   what: string,
-  formats: readonly number[],
   hasShape: (fields: Record<string, unknown>) => boolean,
 ): Record<string, unknown> {
   let read: unknown;
@@ -34,9 +41,8 @@ export function readDocument(
     read = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {}
   if (!isObject(read)) throw new HersError('MALFORMED', `${what} makes no sense; see docs/cluster.md`);
-  const { format: found, ...fields } = read;
-  if (!formats.includes(found as number))
-    throw new HersError('UNSUPPORTED_VERSION', `${what} of format ${JSON.stringify(found)}; update this node`);
+  const { format, ...fields } = read;
+  checkFormat(format);
   if (!hasShape(fields)) throw new HersError('MALFORMED', `${what} makes no sense; see docs/cluster.md`);
   return fields;
 }

@@ -270,13 +270,13 @@ describe('what no node wrote', () => {
     text('garbage'),
     text('null'),
     text('[]'),
-    text('{"format":3'),
+    text('{"format":1'),
     Uint8Array.of(0xff, 0xfe, 0),
-    text('{"format":3,"version":2}'),
-    text('{"format":3,"version":-1,"nonce":"","fence":0,"shards":[]}'),
-    text('{"format":3,"version":2,"nonce":"","fence":0,"shards":[{"shard":1e9,"version":2,"state":"","change":""}]}'),
-    text('{"format":3,"version":2,"nonce":"","fence":0,"shards":[null]}'),
-    text('{"format":4,"version":2,"nonce":"","fence":0,"shards":[]}'),
+    text('{"format":1,"version":2}'),
+    text('{"format":1,"version":-1,"nonce":"","fence":0,"shards":[]}'),
+    text('{"format":1,"version":2,"nonce":"","fence":0,"shards":[{"shard":1e9,"version":2,"state":"","change":""}]}'),
+    text('{"format":1,"version":2,"nonce":"","fence":0,"shards":[null]}'),
+    text('{"format":2,"version":2,"nonce":"","fence":0,"shards":[]}'),
     new Uint8Array(2 ** 20),
   ];
   const isRefused = (error: unknown) =>
@@ -359,7 +359,7 @@ describe('what no node wrote', () => {
       const service = cluster.coordinator('n1');
       await service.createCollection('faces', created());
       const { version } = cluster.nodes.get('n1')!.members.directory;
-      for (const bytes of [text('garbage'), text('{"format":9}'), text('{"format":2,"version":99,"nodes":[]}')]) {
+      for (const bytes of [text('garbage'), text('{"format":9}'), text('{"format":1,"version":99,"nodes":[]}')]) {
         const last = (await newestOf(cluster.ledger, DIRECTORY))!;
         await cluster.ledger.append(DIRECTORY, last.position, bytes);
         await assert.rejects(service.createCollection('guests', created()), isRefused);

@@ -3,7 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { HersError } from '@hers/service';
-import { isCount, isObject, readDocument } from './arguments.ts';
+import { FORMAT, isCount, isObject, readDocument } from './arguments.ts';
 
 export const DIRECTORY = 'directory';
 
@@ -54,9 +54,6 @@ export interface Directory {
   readonly collections: Readonly<Record<string, PlacedCollection>>;
 }
 
-const FORMAT = 2;
-/** Of a directory with inboxes: nodes that know none refuse it. */
-const FORMAT_WITH_INBOXES = 3;
 /** A message of the ledger has 1 MiB at most. */
 const MAX_BYTES = 1_000_000;
 /** What new collections leave free: nodes can still join, and shards move. */
@@ -65,8 +62,7 @@ const KEPT_FREE = 100_000;
 export const EMPTY_DIRECTORY: Directory = { version: 0, nodes: {}, collections: {} };
 
 export function encodeDirectory(directory: Directory, free = 0): Uint8Array {
-  const format = Object.keys(directory.collections).every(isSeen) ? FORMAT : FORMAT_WITH_INBOXES;
-  const bytes = new TextEncoder().encode(JSON.stringify({ format, ...directory }));
+  const bytes = new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...directory }));
   if (bytes.length > MAX_BYTES - free)
     throw new HersError('TOO_LARGE', 'this cluster has more collections than its directory can name; delete some');
   return bytes;
@@ -76,7 +72,7 @@ export function encodeDirectory(directory: Directory, free = 0): Uint8Array {
 export const checkRoom = (directory: Directory): unknown => encodeDirectory(directory, KEPT_FREE);
 
 export function decodeDirectory(bytes: Uint8Array): Directory {
-  return readDocument(bytes, 'a directory', [FORMAT, FORMAT_WITH_INBOXES], isDirectory) as unknown as Directory;
+  return readDocument(bytes, 'a directory', isDirectory) as unknown as Directory;
 }
 
 const areStrings = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === 'string');

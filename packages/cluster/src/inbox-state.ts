@@ -2,8 +2,9 @@
 // its records.
 
 import { createHash, randomBytes } from 'node:crypto';
-import { decodeMessage, type EnvelopeHead, encodeMessage, HANDLE_BYTES, HersError } from '@hers/service';
+import { decodeMessage, type EnvelopeHead, encodeMessage, HANDLE_BYTES } from '@hers/service';
 import { checkRoom, type InboxLimits, type InboxSize, inboxFull } from '@hers/store/inbox';
+import { checkFormat, FORMAT } from './arguments.ts';
 
 export interface InboxEntry extends Pick<EnvelopeHead, 'device' | 'nonce'> {
   readonly number: number;
@@ -13,7 +14,6 @@ export interface InboxEntry extends Pick<EnvelopeHead, 'device' | 'nonce'> {
   readonly bytes: number;
 }
 
-const FORMAT = 1;
 const ENTRY_BYTES = 40;
 const AT = { number: 0, posted: 8, device: 16, bytes: 20, nonce: 24 } as const;
 /** Of one inbox: what is in it is written again with every change. */
@@ -52,7 +52,7 @@ export class InboxState {
   static decode(manifest: Uint8Array): InboxState {
     const { head, parts } = decodeMessage(manifest, 2);
     const { format, last } = head as { format: number; last: number };
-    if (format !== FORMAT) throw new HersError('UNSUPPORTED_VERSION', `an inbox of format ${format}; update this node`);
+    checkFormat(format);
     const bytes = Buffer.from(parts[0]);
     const entries = Array.from({ length: bytes.length / ENTRY_BYTES }, (_, i): InboxEntry => {
       const at = i * ENTRY_BYTES;

@@ -14,9 +14,9 @@ import { Samples } from '@hers/service/samples';
 import fc from 'fast-check';
 import { ChangeHistory } from '../testing/history.ts';
 import { LocalCluster } from '../testing/local.ts';
-import { type Directory, encodeDirectory, INBOXES, type PlacedCollection, placeShards } from './directory.ts';
+import { type Directory, decodeDirectory, encodeDirectory, type PlacedCollection, placeShards } from './directory.ts';
 import { heldOf, nextMove } from './placement.ts';
-import { readAddress, shardName } from './shard.ts';
+import { decodeEntry, decodeHome, encodeEntry, encodeHome, readAddress, shardName } from './shard.ts';
 
 const NAMES = ['n1', 'n2', 'n3', 'n4', 'n5', 'n6', 'n7'];
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -256,19 +256,23 @@ describe('a cluster in one process', () => {
   });
 });
 
-it('a node refuses a directory of a format that it does not know', () => {
+it('a node refuses what is in another format: the directory, entries, and the first shard', () => {
   const directory = directoryOf(NAMES, []);
-  const later = text(new TextDecoder().decode(encodeDirectory(directory)).replace('"format":2', '"format":4'));
-  return import('./directory.ts').then(({ decodeDirectory }) => {
-    assert.deepEqual(decodeDirectory(encodeDirectory(directory)), directory);
-    assert.throws(() => decodeDirectory(later), { code: 'UNSUPPORTED_VERSION' });
-    // One with an inbox is of a format that nodes refuse which know none.
-    const placed = { uid: 'ab', base: 0, shards: [NAMES], placement: 0, replicas: 3 };
-    const collections = { ...directory.collections, [INBOXES + placed.uid]: placed };
-    const encoded = encodeDirectory({ ...directory, collections });
-    assert.match(new TextDecoder().decode(encoded), /^{"format":3,/);
-    assert.deepEqual(decodeDirectory(encoded), { ...directory, collections });
-  });
+  const entry = { version: 2, nonce: 'n', fence: 0, shards: [] };
+  const home = { version: 3, manifest: new Uint8Array(4), shards: [], moved: new Map() };
+  const isOther = { code: 'UNSUPPORTED_VERSION', message: /^this cluster is in another format, .* from its source$/ };
+  assert.deepEqual(decodeDirectory(encodeDirectory(directory)), directory);
+  assert.deepEqual(decodeEntry(encodeEntry(entry)), entry);
+  assert.deepEqual(decodeHome(encodeHome(home)), home);
+  for (const format of ['0', '2', '3', '"1"', 'null']) {
+    const other = (bytes: Uint8Array) =>
+      new Uint8Array(
+        Buffer.from(Buffer.from(bytes).toString('latin1').replace('"format":1', `"format":${format}`), 'latin1'),
+      );
+    assert.throws(() => decodeDirectory(other(encodeDirectory(directory))), isOther);
+    assert.throws(() => decodeEntry(other(encodeEntry(entry))), isOther);
+    if (format.length === 1) assert.throws(() => decodeHome(other(encodeHome(home))), isOther);
+  }
 });
 
 async function flip(file: string): Promise<void> {

@@ -6,7 +6,6 @@ import {
   type CallOptions,
   decodeMessage,
   encodeMessage,
-  HersError,
   type Many,
   type SearchCallOptions,
   type SearchRequest,
@@ -14,7 +13,7 @@ import {
   type StageId,
 } from '@hers/service';
 import { type ShardChange, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
-import { isCount, isObject, readDocument } from './arguments.ts';
+import { checkFormat, FORMAT, isCount, isObject, readDocument } from './arguments.ts';
 
 /** One shard in a search of several. */
 export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
@@ -99,9 +98,6 @@ export interface Home {
   readonly shards: readonly ShardState[];
 }
 
-const FORMAT = 2;
-const ENTRY_FORMAT = 3;
-
 export function encodeHome({ version, manifest, shards }: Home): Uint8Array {
   return encodeMessage({ format: FORMAT, version, shards }, [manifest]);
 }
@@ -109,8 +105,7 @@ export function encodeHome({ version, manifest, shards }: Home): Uint8Array {
 export function decodeHome(bytes: Uint8Array): Home {
   const { head, parts } = decodeMessage(bytes, 1);
   const { format, version, shards } = head as Home & { format: number };
-  if (format !== FORMAT)
-    throw new HersError('UNSUPPORTED_VERSION', `a home shard of format ${format}; update this node`);
+  checkFormat(format);
   return { version, manifest: parts[0], shards };
 }
 
@@ -156,11 +151,11 @@ export interface ChangeEntry {
 }
 
 export function encodeEntry(entry: ChangeEntry): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify({ format: ENTRY_FORMAT, ...entry }));
+  return new TextEncoder().encode(JSON.stringify({ format: FORMAT, ...entry }));
 }
 
 export function decodeEntry(content: Uint8Array): ChangeEntry {
-  return readDocument(content, 'an entry of the ledger', [ENTRY_FORMAT], isEntry) as unknown as ChangeEntry;
+  return readDocument(content, 'an entry of the ledger', isEntry) as unknown as ChangeEntry;
 }
 
 function isEntry({ version, nonce, fence, shards }: Record<string, unknown>): boolean {

@@ -36,12 +36,10 @@ interface StoredToken extends Token {
   readonly hash: string;
 }
 
+const FORMAT = 1;
+
 interface TokenFile {
-  /**
-   * 2 where a token is limited to partitions, which a server that knows only 1 would not see; 3
-   * where one is of a device.
-   */
-  readonly format: 1 | 2 | 3;
+  readonly format: typeof FORMAT;
   readonly tokens: readonly StoredToken[];
 }
 
@@ -100,7 +98,7 @@ function parseFile(text: string, path: string): TokenFile {
       ? collection !== undefined && partitions === undefined && isDevice(device)
       : device === undefined) &&
     (partitions === undefined || (collection !== undefined && scope !== 'admin' && arePartitions(partitions)));
-  if (![1, 2, 3].includes(file?.format) || !Array.isArray(file.tokens) || !file.tokens.every(isToken)) throw damaged();
+  if (file?.format !== FORMAT || !Array.isArray(file.tokens) || !file.tokens.every(isToken)) throw damaged();
   return file;
 }
 
@@ -127,7 +125,7 @@ export class TokenStore {
       return parseFile(await readFile(this.path, 'utf8'), this.path);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      return { format: 1, tokens: [] };
+      return { format: FORMAT, tokens: [] };
     }
   }
 
@@ -228,9 +226,7 @@ export class TokenStore {
     const lock = await lockFile(`${this.path}.lock`, LOCK_MS);
     try {
       const tokens = change((await this.#read()).tokens);
-      const isLimited = tokens.some(({ partitions }) => partitions);
-      const format = tokens.some(({ scope }) => scope === 'device') ? 3 : isLimited ? 2 : 1;
-      const file: TokenFile = { format, tokens };
+      const file: TokenFile = { format: FORMAT, tokens };
       const temporary = `${this.path}.${randomBytes(6).toString('hex')}.tmp`;
       const handle = await open(temporary, 'wx', 0o600);
       try {
