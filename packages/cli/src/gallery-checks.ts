@@ -336,7 +336,7 @@ function adviceFor(error: HersError): string {
     case 'INTEGRITY':
       return 'it is not what this key has written last: if you put back an older copy yourself, hers collections accept goes on with it; else do not use it, and compare it with a snapshot you trust';
     case 'UNSUPPORTED_VERSION':
-      return 'use the version of the program that wrote it, or a newer one';
+      return 'use the version that wrote it, or make it again from its source';
     case 'UNAVAILABLE':
     case 'OVERLOADED':
     case 'TIMED_OUT':

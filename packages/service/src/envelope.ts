@@ -77,9 +77,8 @@ export function decodeEnvelope(bytes: Uint8Array): Envelope {
   for (let i = 0; i < MAGIC.length; i++)
     if (bytes[i] !== MAGIC.charCodeAt(i)) throw malformed('it begins as something else');
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const version = view.getUint16(AT.version, true);
-  if (version !== VERSION)
-    throw new HersError('UNSUPPORTED_VERSION', `this envelope has version ${version}, and this program knows 1`);
+  if (view.getUint16(AT.version, true) !== VERSION)
+    throw new HersError('UNSUPPORTED_VERSION', 'this envelope of a device is in another format; update the device');
   const kind = KINDS[view.getUint8(AT.kind) - 1];
   const time = Number(view.getBigUint64(AT.time, true));
   if (!kind || view.getUint8(AT.zero) !== 0 || view.getUint32(AT.reserved, true) !== 0 || !Number.isSafeInteger(time))

@@ -285,8 +285,8 @@ export interface Service {
    * @param pieces - Of any length.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no block, or one of a newer
-   *   version.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no block, or one in another
+   *   format.
    * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
    *   can end with; {@link Service} lists them.
    */
@@ -365,8 +365,8 @@ export interface Service {
    * @param envelope - A question or an enrolment (envelope.ts).
    * @param options - A signal that ends it, and the device that the call is held to.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, TOO_LARGE: for what is no envelope, one of
-   *   a newer version, or one that is too long.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, TOO_LARGE: for what is no envelope, one
+   *   in another format, or one that is too long.
    * @throws {HersError} FORBIDDEN: where the device is refused, or is not the one of the token.
    * @throws {HersError} KEY_MISMATCH: where the envelope is for another collection.
    * @throws {HersError} WRONG_CLOCK: where its time is far from the store's.
@@ -442,8 +442,8 @@ export interface Service {
    * @param pieces - What `snapshot` gave, in pieces of any length.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
-   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of a
-   *   newer version.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of
+   *   one in another format.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
    * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
    *   can end with; {@link Service} lists them.

@@ -102,7 +102,7 @@ export function decodeBundle(text: string): DeviceBundle {
   }
   if (parsed?.hers !== 'device') throw malformed();
   if (parsed.format !== FORMAT)
-    throw new HersError('UNSUPPORTED_VERSION', 'this bundle of a device was made by a newer version; use that');
+    throw new HersError('UNSUPPORTED_VERSION', 'this bundle of a device is in another format; make it again');
   try {
     const bytes = (value: unknown, length?: number) => {
       const out = fromBase64(value as string);

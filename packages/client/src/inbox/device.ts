@@ -54,7 +54,8 @@ export interface DeviceRecord {
  *   bundle.
  * @param bundle - What `hers devices add` printed.
  * @param options - A token, unless it is in the bundle, and how long calls are retried.
- * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no bundle, or a newer one.
+ * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no bundle, or one in another
+ *   format.
  * @throws {HersError} INTEGRITY: where the keeper has not signed it, or another one has.
  * @throws {HersError} INVALID_ARGUMENT: without an address or where it is none, without `compress`
  *   where the collection has a compressor, or for an option that there is not.

@@ -60,6 +60,8 @@ it('anything else is a typed error, without work or memory that the file asks fo
     JSON.stringify({ ...file, scrypt: { ...file.scrypt, r: 1e6 } }),
     JSON.stringify({ format: 'hers-key', version: 1, seed: 'abcd' }),
   ];
+  for (const version of [0, 2, '1'])
+    await assert.rejects(openKey(JSON.stringify({ ...file, version }), 'x'), refused('UNSUPPORTED_VERSION'));
   for (const each of bad) await assert.rejects(openKey(each, 'x'), refused('MALFORMED', 'UNSUPPORTED_VERSION'));
   await fc.assert(
     fc.asyncProperty(fc.nat(text.length - 1), fc.string({ minLength: 1, maxLength: 1 }), async (at, letter) => {

@@ -90,7 +90,7 @@ function parse(text: string): KeyFile {
   }
   if (file === null || typeof file !== 'object' || file.format !== 'hers-key') return fail();
   if (file.version !== 1)
-    throw new HersError('UNSUPPORTED_VERSION', 'this key file was written by a newer version; use that');
+    throw new HersError('UNSUPPORTED_VERSION', 'this key file is in another format; use the version that wrote it');
   const isHex = (x: unknown): x is string => typeof x === 'string' && /^([0-9a-f]{2})+$/.test(x);
   if (file.seed !== undefined) return isHex(file.seed) && file.seed.length === 64 ? file : fail();
   const { scrypt } = file;
@@ -106,7 +106,7 @@ function parse(text: string): KeyFile {
  *
  * @param text - The text of a key file.
  * @throws {HersError} MALFORMED: for what is no key file.
- * @throws {HersError} UNSUPPORTED_VERSION: for one of a newer version.
+ * @throws {HersError} UNSUPPORTED_VERSION: for one in another format.
  */
 export function isSealed(text: string): boolean {
   return parse(text).sealed !== undefined;
@@ -127,7 +127,7 @@ function seedOf(bytes: Uint8Array): MasterSeed {
  * @param text - The text of a key file.
  * @param passphrase - For one that is sealed.
  * @throws {HersError} MALFORMED: for what is no key file.
- * @throws {HersError} UNSUPPORTED_VERSION: for one of a newer version.
+ * @throws {HersError} UNSUPPORTED_VERSION: for one in another format.
  * @throws {HersError} WRONG_KEY: for a wrong passphrase, which cannot be told from a damaged file,
  *   or none.
  * @example
