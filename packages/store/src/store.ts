@@ -38,16 +38,7 @@ import { applyChange, commitChange, prepareChange } from './commit.ts';
 import { Evaluators, type OnLoaded, type ReadLists } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
-import {
-  checkFormat,
-  clearFolders,
-  FORMAT,
-  highestNumber,
-  holdsShards,
-  isInUse,
-  makeLayout,
-  SHARDS_FORMAT,
-} from './files/layout.ts';
+import { checkFormat, clearFolders, highestNumber, holdsShards, isInUse, makeLayout } from './files/layout.ts';
 import { lengthsOf } from './files/lengths.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
@@ -183,7 +174,7 @@ export class FolderStore implements Service {
     this.#lock = options.mode === 'read' ? undefined : FolderLock.takeIfWritable(this.#disk);
     try {
       checkFormat(this.#disk);
-      if (this.#lock) makeLayout(this.#disk, options.shards ? SHARDS_FORMAT : FORMAT);
+      if (this.#lock) makeLayout(this.#disk, options.shards ? 'shards' : 'store');
       this.#holdsShards = holdsShards(this.#disk);
       if (options.shards && !this.#holdsShards)
         throw new HersError(

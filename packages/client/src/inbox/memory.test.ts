@@ -94,6 +94,7 @@ describe('what a keeper remembers', () => {
     withFolder(async (path) => {
       for (const text of [
         'something else\n',
+        'HERS keeper 2\n',
         'HERS keeper 1\nnonsense\n',
         `HERS keeper 1\n${nonceOf(1)} x 1 begun\n`,
       ]) {

@@ -1,6 +1,6 @@
 // What lies in a folder, and which format of it this version knows.
 //
-//   format          one line that names the number of the format; read before anything else
+//   format          one line that says what kind of folder it is, and in which format; read first
 //   lock            held by the process that writes; writer, which one that is
 //   reserve         room for the day on which there is none (reserve.ts)
 //   catalogue.db    SQLite: collections, and where everything of them is (tables.ts);
@@ -25,10 +25,10 @@ import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
 /** The number of the format of a folder. */
 export const FORMAT = 1;
-/** The same for the shards of a node, whose catalogue also keeps what is staged. */
-export const SHARDS_FORMAT = 2;
+/** A gallery, or the shards of a node, whose catalogue also keeps what is staged. */
+export type FolderKind = 'store' | 'shards';
 const FORMAT_FILE = 'format';
-export const FORMAT_LINE: RegExp = /^HERS store, format (\d{1,9})\n$/;
+const FORMAT_LINE = /^HERS (store|shards), format (\d{1,9})\n$/;
 
 export const LOCK_FILE = 'lock';
 export const WRITER_FILE = 'writer';
@@ -48,11 +48,10 @@ export function checkFormat(disk: Disk): void {
   for (const folder of FOLDERS) disk.checkKindSync(folder, 'folder');
   const files = disk.sizeSync('.') === undefined ? [] : disk.listSync('.');
   if (files.includes(FORMAT_FILE)) {
-    const line = FORMAT_LINE.exec(readLine(disk));
-    if (!line)
+    const named = readFormat(disk);
+    if (!named)
       throw new HersError('DAMAGED', `${FORMAT_FILE} is damaged: it should read "HERS store, format ${FORMAT}"`);
-    const format = Number(line[1]);
-    if (format !== FORMAT && format !== SHARDS_FORMAT) throw otherFormat(disk.folder);
+    if (named.format !== FORMAT) throw otherFormat(disk.folder);
   } else if (files.some((file) => ![LOCK_FILE, WRITER_FILE, `${FORMAT_FILE}.tmp`].includes(file))) {
     // Cleaning up in a foreign folder would be a disaster.
     const what = files.includes(CATALOGUE) ? `lacks its file ${FORMAT_FILE}` : 'holds other files already';
@@ -62,7 +61,7 @@ export function checkFormat(disk: Disk): void {
 
 /** Whether the folder holds shards. */
 export function holdsShards(disk: Disk): boolean {
-  return hasFormat(disk) && Number(FORMAT_LINE.exec(readLine(disk))?.[1]) === SHARDS_FORMAT;
+  return hasFormat(disk) && readFormat(disk)?.kind === 'shards';
 }
 
 /** Whether HERS created this folder. */
@@ -70,18 +69,21 @@ export function hasFormat(disk: Disk): boolean {
   return disk.sizeSync(FORMAT_FILE) !== undefined;
 }
 
-function readLine(disk: Disk): string {
+/** Reads what a folder is; undefined where the line is none that any version writes. */
+export function readFormat(disk: Disk): { readonly kind: FolderKind; readonly format: number } | undefined {
   try {
-    return readFileSync(disk.path(FORMAT_FILE), 'latin1').slice(0, 100);
+    disk.checkKindSync(FORMAT_FILE, 'file');
+    const [, kind, format] = FORMAT_LINE.exec(readFileSync(disk.path(FORMAT_FILE), 'latin1').slice(0, 100)) ?? [];
+    return kind === undefined ? undefined : { kind: kind as FolderKind, format: Number(format) };
   } catch (error) {
     throw storageError(error, FORMAT_FILE);
   }
 }
 
 /** Creates what a new folder lacks. */
-export function makeLayout(disk: Disk, format: number = FORMAT): void {
+export function makeLayout(disk: Disk, kind: FolderKind): void {
   if (disk.sizeSync(FORMAT_FILE) === undefined) {
-    disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS store, format ${format}\n`));
+    disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS ${kind}, format ${FORMAT}\n`));
     fault('format.written');
   }
   const missing = FOLDERS.filter((folder) => disk.sizeSync(folder) === undefined);

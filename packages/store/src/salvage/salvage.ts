@@ -3,13 +3,12 @@
 // a client can verify what it finds, by seals and hashes, and write it to a new folder (the
 // client's repair.node.ts).
 
-import { readFileSync } from 'node:fs';
 import { HersError, otherFormat, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
 import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
-import { FORMAT_LINE, SHARDS_FORMAT } from '../files/layout.ts';
+import { FORMAT, readFormat } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import type { Place } from '../files/place.ts';
 import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
@@ -72,16 +71,13 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
 
 /** Refuses a folder that may be whole, but is not for this. */
 function checkFormatLine(disk: Disk): void {
-  let line: string;
+  let named: ReturnType<typeof readFormat>;
   try {
-    disk.checkKindSync('format', 'file');
-    line = readFileSync(disk.path('format'), 'latin1').slice(0, 100);
-  } catch {
-    return;
-  }
-  const format = Number(FORMAT_LINE.exec(line)?.[1]);
-  if (format > SHARDS_FORMAT) throw otherFormat(disk.folder);
-  if (format === SHARDS_FORMAT)
+    named = readFormat(disk);
+  } catch {}
+  if (!named) return;
+  if (named.format > FORMAT) throw otherFormat(disk.folder);
+  if (named.kind === 'shards')
     throw new HersError(
       'INVALID_ARGUMENT',
       `${disk.folder} is the folder of a node, which copies damaged shards from other nodes; start the node, if need be with an empty folder`,
