@@ -16,6 +16,8 @@ interface Callable {
   readonly name: string;
   readonly comment: string;
   readonly parameters: readonly string[];
+  /** Of its class or interface: errors that are named there are those of all its members. */
+  readonly around: string;
   /** The interfaces and classes that its class says more about it in. */
   readonly bases: readonly string[];
 }
@@ -114,7 +116,8 @@ function callables(folder: string): Map<string, Callable> {
         name === symbol
           ? /^(?:export )?(?:declare )?function /.test(code)
           : /^ {4}(?:static )?[\w.[\]]+(?:<[^(]*)?\(/.test(code);
-      if (isCall) found.set(name, { name, comment, parameters: parametersOf(code), bases });
+      const around = name === symbol ? '' : statement.comment;
+      if (isCall) found.set(name, { name, comment, parameters: parametersOf(code), around, bases });
     }
   }
   return found;
@@ -138,7 +141,7 @@ export function untagged(folder: string, never: ReadonlySet<string>): string[] {
   const all = callables(folder);
   const codes = knownCodes();
   const findings: string[] = [];
-  for (const { name, comment, parameters, bases } of all.values()) {
+  for (const { name, comment, parameters, around, bases } of all.values()) {
     // What implements an interface does what is said there.
     const [, member] = name.split('.');
     const isInherited = comment === '' && bases.some((base) => all.has(`${base}.${member}`));
@@ -150,11 +153,13 @@ export function untagged(folder: string, never: ReadonlySet<string>): string[] {
     const names = parameters.map((each) => (each.startsWith('{') ? 'options' : each));
     for (const each of names) if (!described.includes(each)) findings.push(`${name}: no sentence about ${each}`);
     for (const each of described) if (!names.includes(each)) findings.push(`${name}: there is no parameter ${each}`);
-    const throws = tags.filter(({ tag }) => tag === 'throws').map(({ text }) => text);
+    const textsOf = (some: typeof tags) => some.filter(({ tag }) => tag === 'throws').map(({ text }) => text);
+    const throws = textsOf(tags);
+    const shared = textsOf(tagsOf(around));
     if (throws.length > 0 && never.has(name)) findings.push(`${name}: said to throw nothing, and has @throws`);
-    if (throws.length === 0 && !never.has(name)) findings.push(`${name}: no word about errors`);
+    if (throws.length + shared.length === 0 && !never.has(name)) findings.push(`${name}: no word about errors`);
     const named = new Set<string>();
-    for (const text of throws) {
+    for (const text of [...throws, ...shared]) {
       const [, kind, list] = /^\{(\w+)\} (.*)$/.exec(text) ?? [];
       if (kind !== 'HersError' && kind !== 'CompressError') {
         if (kind === undefined) findings.push(`${name}: @throws {Kind} and a sentence, not ${JSON.stringify(text)}`);

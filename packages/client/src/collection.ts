@@ -73,17 +73,20 @@ export let collectionOf: (session: CollectionSession) => Collection;
 /**
  * A named gallery of one dimension, metric and key: `Database` makes and opens it.
  *
- * Whatever asks the store can end with these codes of {@link HersError}, besides those that a
- * method names:
+ * Every method that asks the store can end with these errors, besides those that it names.
  *
- * - NOT_FOUND: the collection was deleted.
- * - INTEGRITY: the store contradicts what was seen, or gives something else than was written.
- * - DAMAGED, UNSUPPORTED_VERSION: what is stored was altered, or is in another format.
- * - STALE: other clients changed the collection again and again; the same call may succeed later.
- * - STORAGE, CLOSED: a folder cannot be read or written, or was closed.
- * - UNAUTHENTICATED, FORBIDDEN: a server wants another token.
- * - OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: a server cannot answer now, or at all.
- * - WIPED: the database was closed, and its key is gone.
+ * @throws {HersError} NOT_FOUND: the collection was deleted.
+ * @throws {HersError} INTEGRITY: the store contradicts what was seen, or gives something else than
+ *   was written.
+ * @throws {HersError} DAMAGED, UNSUPPORTED_VERSION: what is stored was altered, or is in another
+ *   format.
+ * @throws {HersError} STALE: other clients changed the collection again and again; the same call
+ *   may succeed later.
+ * @throws {HersError} STORAGE, CLOSED: a folder cannot be read or written, or was closed.
+ * @throws {HersError} UNAUTHENTICATED, FORBIDDEN: a server wants another token.
+ * @throws {HersError} OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: a server cannot
+ *   answer now, or at all.
+ * @throws {HersError} WIPED: the database was closed, and its key is gone.
  */
 export class Collection {
   static {
@@ -123,8 +126,6 @@ export class Collection {
    *   longer than the bound.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
    *   none of them.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
@@ -137,8 +138,6 @@ export class Collection {
    * Gets ready for searches: reads what the collection consists of, derives keys and starts
    * workers, which else the first search would wait for. A page calls it when it shows a form.
    *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * await faces.prepare();
    */
@@ -157,8 +156,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or does not fit, and a
    *   filter by a field that there is not.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const { matches } = await faces.search(probe, { limit: 5 });
@@ -175,8 +172,6 @@ export class Collection {
    * @returns One result for each vector, in their order.
    * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, FORBIDDEN: as {@link
    *   Collection.search}.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const [first, second] = await faces.searchBatch([probe, other], { limit: 1 });
@@ -197,8 +192,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, or is not for this case;
    *   for a group by a field that is no keyword.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
@@ -212,9 +205,6 @@ export class Collection {
    * records that prove its answer right, or gave a wrong score; under `open`, lets them ask again
    * after an answer that was not computed from the blocks. Call it after a person has found out
    * why.
-   *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    */
   async resume(): Promise<void> {
     await this.#session.candidates.resume();
@@ -227,8 +217,6 @@ export class Collection {
    * @param ids - One id, or several.
    * @returns The records; an id that there is no record of is left out.
    * @throws {HersError} INVALID_ARGUMENT: for what is no id.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * const [ada] = await faces.get('ada');
    */
@@ -269,8 +257,6 @@ export class Collection {
    *   or no filter.
    * @throws {HersError} NOT_FOUND, FORBIDDEN: where the collection was deleted, or the token is for
    *   searching alone.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * await faces.delete('ada');
    * await faces.delete({ filter: { must: { field: 'country', match: 'NL' } } });
@@ -301,9 +287,7 @@ export class Collection {
    * @param options - Whether to delete at all, and how the receipt names records.
    * @throws {HersError} INVALID_ARGUMENT: where the collection has no date field `expires`, or for
    *   an option that there is not.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them. Once records were deleted, the error is an
-   *   {@link ExpiryError} with their receipt.
+   * @throws {ExpiryError} with a receipt of the records that were deleted until then.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const { count } = await faces.expire({ isDryRun: true });
@@ -319,8 +303,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for a filter by a field that there is not, partitions
    *   where there are none, or an option that there is not.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * await faces.count({ filter: { must: { field: 'country', match: 'NL' } } });
    */
@@ -335,8 +317,6 @@ export class Collection {
    * The partitions that have records now, with the handles by which a store knows them; none in a
    * collection that was made without `partitionBy`.
    *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * for (const { name, records } of await faces.partitions()) console.log(name, records);
    */
@@ -376,8 +356,6 @@ export class Collection {
    *   not, or an option that there is not.
    * @throws {HersError} NOT_FOUND: where there is no record `after`; begin again.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
@@ -428,8 +406,6 @@ export class Collection {
    * @throws {HersError} ALREADY_EXISTS, NOT_FOUND: where there is one of this name; where there is
    *   none to renew.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * const bundle = await faces.addDevice('door-3', { address: 'https://gallery.example' });
    */
@@ -441,8 +417,6 @@ export class Collection {
    * All devices that there ever were.
    *
    * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * for (const { name, number } of await faces.devices()) console.log(name, number);
    */
@@ -458,8 +432,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
    * @throws {HersError} NOT_FOUND: where there is no device of this name.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * await faces.revokeDevice('door-3');
    */
@@ -477,8 +449,6 @@ export class Collection {
    * @throws {HersError} INTEGRITY: where the store cheats; nothing is searched from then on, until
    *   somebody has looked and calls {@link Collection.resume}.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the store can
-   *   end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * for await (const { device, matches } of faces.questions({ threshold: 0.6 }))
@@ -488,12 +458,7 @@ export class Collection {
     yield* (await keeperPart()).questions(this.#session, options);
   }
 
-  /**
-   * The fields that records can be filtered by, as of the last change that was seen.
-   *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
-   */
+  /** The fields that records can be filtered by, as of the last change that was seen. */
   async fields(): Promise<Fields> {
     return { ...(await this.#session.view()).manifest.fields };
   }
@@ -507,8 +472,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for a name or a type that cannot be, a field that there
    *   is with another type, or a payload whose value does not fit.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.addFields({ country: 'keyword' });
@@ -524,8 +487,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for a field that there is not, or that partitions are
    *   made by.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @example
    * await faces.dropFields('country');
    */
@@ -544,8 +505,6 @@ export class Collection {
    *   fit its field; for an option that there is not.
    * @throws {HersError} FORBIDDEN: where a record would leave the partitions that this client is
    *   limited to.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
@@ -563,8 +522,6 @@ export class Collection {
    *
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.optimize({ onProgress: ({ done, total }) => console.log(done, total) });
@@ -581,8 +538,6 @@ export class Collection {
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const epoch = await faces.rotateKey();
@@ -591,12 +546,7 @@ export class Collection {
     return rotate(this.#session, options);
   }
 
-  /**
-   * What is compared, as of the last change that was seen.
-   *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
-   */
+  /** What is compared, as of the last change that was seen. */
   async index(): Promise<CollectionIndex> {
     const { plan, compression } = (await this.#session.view()).space;
     return { plan, ...(compression ? { compressor: compression.compressor } : {}) };
@@ -613,8 +563,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for what is no compressor of vectors of this collection.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} UNSUPPORTED_PLAN: where no parameters do for its dimension.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.reindex(await readFile('faces-32.onnx'));
@@ -633,8 +581,6 @@ export class Collection {
    * @param options - A signal that ends it.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to the
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await writeFile('faces.hers', faces.snapshot());
@@ -645,9 +591,7 @@ export class Collection {
     return this.#session.service.snapshot(this.name, options);
   }
 
-  /**
-   * Ends its workers and overwrites its keys.
-   */
+  /** Ends its workers and overwrites its keys. */
   async close(): Promise<void> {
     await this.#session.candidates.close();
     await this.#session.keyring.close();

@@ -53,6 +53,9 @@ export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
 
 /**
  * A gallery that is open: `connect` makes one.
+ *
+ * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others, of every method that
+ *   asks the store: {@link Collection} lists them.
  */
 export class Database {
   readonly #service: Service;
@@ -115,8 +118,6 @@ export class Database {
    * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
    * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    * @example
    * const faces = await db.createCollection('faces', { dimension: 128 });
    */
@@ -184,8 +185,6 @@ export class Database {
    * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
    * @throws {HersError} NOT_FOUND: where there is none.
    * @throws {HersError} WRONG_KEY: where it was made with another key.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    * @example
    * const faces = await db.collection('faces');
    */
@@ -236,8 +235,6 @@ export class Database {
   /**
    * All collections that were made with this key.
    *
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    * @example
    * for (const { name, records } of await db.listCollections()) console.log(name, records);
    */
@@ -261,8 +258,6 @@ export class Database {
    * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
    * @throws {HersError} NOT_FOUND: where there is none.
    * @throws {HersError} WRONG_KEY: where it was made with another key.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    * @example
    * const { records, pending, plan } = await db.describe('faces');
    */
@@ -315,8 +310,6 @@ export class Database {
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} INTEGRITY: where the store shows another collection under this name than
    *   was seen; nothing is deleted.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    */
   async deleteCollection(name: string): Promise<void> {
     checkCollectionName(name);
@@ -357,8 +350,6 @@ export class Database {
    * @throws {HersError} INTEGRITY: for a snapshot that is older than what was seen, without
    *   `acceptOlder`; or when the store shows something other than the snapshot afterwards.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await db.restore('copy', createReadStream('faces.hers'));
@@ -408,8 +399,6 @@ export class Database {
    * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
    * @throws {HersError} NOT_FOUND: where there is no such collection, and none was seen.
    * @throws {HersError} WRONG_KEY: where it was made with another key.
-   * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: what any call to a
-   *   store can end with; {@link Collection} lists them.
    */
   async accept(name: string): Promise<Seen | undefined> {
     checkCollectionName(name);

@@ -189,13 +189,14 @@ export type Many<T> = Iterable<T> | AsyncIterable<T>;
 /**
  * What a store does, a folder or a server. All that it holds is encrypted or sealed.
  *
- * Every call can end with these codes of {@link HersError}, besides those that it names:
+ * Every call can end with these errors, besides those that it names.
  *
- * - STORAGE, DAMAGED: the disk fails or is full; what is on it was altered.
- * - CLOSED: the store was closed.
- * - UNAUTHENTICATED, FORBIDDEN: of a server that wants another token.
- * - OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: of a server that cannot answer.
- * - MALFORMED: of a server whose answer makes no sense.
+ * @throws {HersError} STORAGE, DAMAGED: the disk fails or is full; what is on it was altered.
+ * @throws {HersError} CLOSED: the store was closed.
+ * @throws {HersError} UNAUTHENTICATED, FORBIDDEN: of a server that wants another token.
+ * @throws {HersError} OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: of a server that
+ *   cannot answer.
+ * @throws {HersError} MALFORMED: of a server whose answer makes no sense.
  */
 export interface Service {
   /**
@@ -207,27 +208,18 @@ export interface Service {
    * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have, or an id of
    *   another length.
    * @throws {HersError} TOO_LARGE: for a description or a manifest that is too long.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   createCollection(
     name: string,
     created: { readonly id: Uint8Array; readonly descriptor: Uint8Array; readonly manifest: Uint8Array },
   ): Promise<void>;
-  /**
-   * All that this caller may see.
-   *
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
-   */
+  /** All that this caller may see. */
   listCollections(): Promise<CollectionInfo[]>;
   /**
    * What is known of a collection.
    *
    * @param name - The name of the collection.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   getCollection(name: string): Promise<CollectionInfo>;
   /**
@@ -235,8 +227,6 @@ export interface Service {
    *
    * @param name - The name of the collection.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   deleteCollection(name: string): Promise<void>;
 
@@ -246,8 +236,6 @@ export interface Service {
    * @param name - The name of the collection.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   getManifest(
     name: string,
@@ -262,8 +250,6 @@ export interface Service {
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for a handle of another length.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId>;
   /**
@@ -273,8 +259,6 @@ export interface Service {
    * @param sealed - The list.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId>;
   /**
@@ -287,8 +271,6 @@ export interface Service {
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no block, or one in another
    *   format.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   stageBlock(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId>;
   /**
@@ -302,8 +284,6 @@ export interface Service {
    * @throws {HersError} STALE: when another change came first.
    * @throws {HersError} INVALID_ARGUMENT: for a stage that there is not, or a change that
    *   contradicts itself.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   commit(name: string, change: Change, options?: CallOptions): Promise<number>;
 
@@ -314,8 +294,6 @@ export interface Service {
    * @param handles - Of the records.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or one of the records is missing.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
   /**
@@ -325,8 +303,6 @@ export interface Service {
    * @param ids - Of the lists.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or one of the lists is missing.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
@@ -336,8 +312,6 @@ export interface Service {
    * @param blockId - Of the block.
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or the block is missing.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
@@ -352,8 +326,6 @@ export interface Service {
    * @throws {HersError} STALE: where the collection has moved on from that version.
    * @throws {HersError} KEY_MISMATCH, QUERY_MISMATCH, MALFORMED: for a query of another key or
    *   parameters, or what is no query.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array>;
 
@@ -371,8 +343,6 @@ export interface Service {
    * @throws {HersError} KEY_MISMATCH: where the envelope is for another collection.
    * @throws {HersError} WRONG_CLOCK: where its time is far from the store's.
    * @throws {HersError} INBOX_FULL: where the device has as much there as it may.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   post(name: string, envelope: Uint8Array, options?: PostOptions): Promise<number>;
   /**
@@ -384,8 +354,6 @@ export interface Service {
    * @param options - A signal that ends it.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for a number or a limit that cannot be.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   takeInbox(name: string, range?: InboxRange, options?: CallOptions): AsyncIterable<InboxItem>;
   /**
@@ -396,8 +364,6 @@ export interface Service {
    * @param options - A signal that ends it.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for what is no number, or too many.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void>;
   /**
@@ -408,8 +374,6 @@ export interface Service {
    * @param options - A signal that ends it.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for what is no number of a device, or too many.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void>;
 
@@ -420,8 +384,6 @@ export interface Service {
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   purge(name: string, options?: CallOptions): Promise<void>;
   /**
@@ -431,8 +393,6 @@ export interface Service {
    * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
@@ -445,8 +405,6 @@ export interface Service {
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of
    *   one in another format.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
-   * @throws {HersError} STORAGE, DAMAGED, CLOSED, UNAVAILABLE and others: what any call to a store
-   *   can end with; {@link Service} lists them.
    */
   restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
   /** Ends what is under way, and frees everything. */
