@@ -125,7 +125,7 @@ export interface Manifest {
   readonly devices?: readonly ManifestDevice[];
   /** The field that says in which partition a record is; a block holds records of one. */
   readonly partitionBy?: string;
-  /** Of all partitions, also those that are not opened. Undefined in collections without partitions. */
+  /** Of all partitions, also those that are not opened; undefined where there are no partitions. */
   readonly sections?: readonly ManifestSection[];
   /** Hashes of the manifests before this one, the newest first, as many as are kept. */
   readonly history: readonly string[];
