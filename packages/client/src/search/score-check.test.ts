@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Compressor } from '@hers/compress/apply';
 import { noiselessScores, type PlanRequest, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { vectorOf } from '../../testing/client.ts';
@@ -176,6 +177,32 @@ describe('what is not noise does not pass', () => {
       await assert.rejects(check(plain - step), WrongScore);
     }
   });
+});
+
+it('exact, after a network: by one step of what was sealed, or of what the network makes', async () => {
+  const halve = async (vectors: Float32Array) => vectors.slice(0, DIMENSION);
+  const compressor = { inputDimension: 2 * DIMENSION, outputDimension: DIMENSION, reproducible: false };
+  const compression = { compressor: { ...compressor, transform: halve } as unknown as Compressor, digest: 'd' };
+  const request = { dimension: 2 * DIMENSION, metric: 'dot', profile: 'exact' } as const;
+  const material = { seed: new Uint8Array(32).fill(3), request, collectionId: new Uint8Array(16), epoch: 2 };
+  const space = new Space(material, compression);
+  const whole = vectorOf(5, 2 * DIMENSION);
+  const record = opened(0, vectorOf(7, 2 * DIMENSION));
+  const sealed = vectorOf(8, DIMENSION, 0.5);
+  const cases: [OpenedRecord, Float32Array][] = [
+    [{ ...record, epoch: 2, projection: { epoch: 2, values: sealed } }, sealed],
+    [{ ...record, epoch: 3, projection: { epoch: 3, values: sealed } }, await halve(record.vector)],
+  ];
+  const check = (each: OpenedRecord, decrypted: number) =>
+    new ScoreCheck(whole).one({ handle: '', space, decrypted }, each);
+  for (const [each, indexed] of cases) {
+    const [plain] = plainScores(space.plan, indexed, await halve(whole));
+    const step = 1 / space.plan.steps ** 2;
+    await check(each, plain);
+    for (const wrong of [plain + step, plain - step]) await assert.rejects(check(each, wrong), WrongScore);
+  }
+  for (const epoch of [1, 2])
+    await assert.rejects(check({ ...record, epoch }, 0), { code: 'INTEGRITY', message: /without what was indexed/ });
 });
 
 it('the bound on the spread is the one that Chernoff gives, and falls with the number of records', () => {
