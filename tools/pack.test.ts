@@ -127,7 +127,7 @@ describe('what is installed', () => {
             typeof imports[specifier] === 'string' ? [imports[specifier]] : imports[specifier],
           );
           assert.ok(targets.length > 0 && targets.every((path) => existsSync(join(home, path as string))), where);
-        } else if (!isBuiltin(specifier) && !specifier.startsWith('@hers/lab')) {
+        } else if (!isBuiltin(specifier) && !specifier.startsWith('@hers/cuda')) {
           const name = /^(?:@[^/]+\/)?[^/]+/.exec(specifier)![0];
           assert.ok(name in { ...dependencies, ...peerDependencies }, where);
         }
@@ -316,9 +316,9 @@ describe('the command', () => {
     };
     const needs = 'hers: This needs onnxruntime-node: install it beside hers, and try again.\n';
     assert.deepEqual(complaint('dimension', 'example/faces.npy'), [3, needs]);
-    const lab =
-      'hers: hers bench needs the package @hers/lab, which is not part of this installation; run it in a clone of the repository.\n';
-    assert.deepEqual(complaint('bench'), [3, lab]);
+    const cuda =
+      'hers: the kernel cuda needs @hers/cuda, which is not part of this installation; run it in a clone of the repository, or choose another kernel.\n';
+    assert.deepEqual(complaint('search', 'example/probes.npy', '--row', '3', '--kernel', 'cuda'), [3, cuda]);
   });
 
   const old = olderNode();

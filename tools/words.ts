@@ -122,13 +122,23 @@ export function translatedIn(text: string): number[] {
   });
 }
 
-/** Comments above what a package may have: those of uncommitted files, if there are any, or all. */
+/** Lines that were added since the numbers above were last changed, by file; none without git. */
+function addedLines(root: string): Map<string, Set<number>> {
+  const git = (...args: string[]) => spawnSync('git', args, { cwd: root, encoding: 'utf8' }).stdout ?? '';
+  const since = git('log', '-1', '--format=%H', '--', 'tools/words.ts').trim();
+  const added = new Map<string, Set<number>>();
+  let file = '';
+  for (const line of git('diff', '-U0', '--no-prefix', since || 'HEAD').split('\n')) {
+    if (line.startsWith('+++ ')) added.set((file = line.slice(4)), new Set());
+    const [, from, count = '1'] = /^@@ \S+ \+(\d+)(?:,(\d+))? @@/.exec(line) ?? [];
+    for (let i = 0; from !== undefined && i < Number(count); i++) added.get(file)?.add(Number(from) + i);
+  }
+  for (const path of git('ls-files', '--others', '--exclude-standard').split('\n')) added.set(path, new Set());
+  return added;
+}
+
+/** Finds comments above what a package may have: those that were added, if they can be told. */
 function translations(workspace: Workspace, files: readonly string[], read: (file: string) => string): Finding[] {
-  const { stdout } = spawnSync('git', ['status', '--porcelain', '--no-renames'], {
-    cwd: workspace.root,
-    encoding: 'utf8',
-  });
-  const changed = new Set((stdout ?? '').split('\n').map((line) => line.slice(3)));
   const found = Map.groupBy(
     files.flatMap((file) => translatedIn(read(file)).map((line) => ({ file, line }))),
     ({ file }) => workspace.placeOf(file)!.name,
@@ -136,9 +146,14 @@ function translations(workspace: Workspace, files: readonly string[], read: (fil
   return [...found].flatMap(([name, places]) => {
     const most = MOST_TRANSLATED[name] ?? 0;
     if (places.length <= most) return [];
-    const suspects = places.filter(({ file }) => changed.has(file));
     const message = `a comment opens as a translation does (${name}: ${places.length}, at most ${most}); say it verb first`;
-    return (suspects.length > 0 ? suspects : places).map((place) => ({ ...place, message }));
+    const added = addedLines(workspace.root);
+    const suspects = places.filter(({ file, line }) => {
+      const lines = added.get(file);
+      // A file that git does not know is new as a whole.
+      return lines && (lines.size === 0 || lines.has(line));
+    });
+    return (suspects.length > 0 ? suspects : places.slice(0, 1)).map((place) => ({ ...place, message }));
   });
 }
 

@@ -1,6 +1,6 @@
-// What a device puts into the inbox of a collection: a question or an enrolment. The head and, in a
-// question, the query are in the clear for the store; the device signs the head, which holds the
-// hash of the rest, for the keeper. docs/formats.md has the bytes.
+// An item that a device puts into the inbox of a collection: a question or an enrolment. The head
+// and, in a question, the query are in the clear for the store; the device signs the head, which
+// holds the hash of the rest, for the keeper. docs/formats.md has the bytes.
 
 import { HersError } from '@hers/scheme';
 import { sha256 } from '@noble/hashes/sha2.js';

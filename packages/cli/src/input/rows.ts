@@ -11,7 +11,7 @@ import { readCsv } from './csv.ts';
 import { readJsonl } from './jsonl.ts';
 import { type BadRow, type ByteSource, openBytes, untilBad } from './lines.ts';
 
-export const FORMATS = ['npy', 'csv', 'tsv', 'jsonl'] as const;
+const FORMATS = ['npy', 'csv', 'tsv', 'jsonl'] as const;
 export type Format = (typeof FORMATS)[number];
 
 export interface Row {

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Compressor } from '@hers/compress/apply';
+import type { Compressor } from '@hers/compress';
 import { noiselessScores, type PlanRequest, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { vectorOf } from '../../testing/client.ts';

@@ -66,7 +66,7 @@ export async function readRows(
   return all;
 }
 
-/** Where a block is, and its hash: everything a thread needs to read and verify it. */
+/** A block for a thread to read and verify: its place and its hash. */
 export interface KeptBlock {
   readonly path: string;
   /** Whether that is a segment, and if so, the place in it. */
