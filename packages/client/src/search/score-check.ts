@@ -11,6 +11,7 @@
 import { noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import type { OpenedRecord } from '../formats/records.ts';
+import { InconsistentRead } from '../session/reader.ts';
 import type { Space } from '../session/space.ts';
 
 /** Standard deviations within which a single score must agree. */
@@ -68,7 +69,7 @@ export class ScoreCheck {
   async one({ handle, space, slot = 0, decrypted: score }: Scored, record: OpenedRecord): Promise<void> {
     if (score === undefined) return;
     const { plan } = space;
-    const vector = await indexed(space, record);
+    const { vector, isMoved } = await indexed(space, record);
     const probe = await this.#probeIn(space);
     const euclidean = plan.metric === 'euclidean';
     // Compared before the square root, where the noise is what the planner says it is. A distance
@@ -80,8 +81,10 @@ export class ScoreCheck {
       // Half an integer, and what single precision loses of a distance.
       const unit = plan.normBound * plan.queryNormBound;
       const loss = euclidean ? plain * 2 ** -22 : 0;
-      if (!(Math.abs(decrypted - plain) <= (0.5 / plan.steps ** 2) * unit + loss)) throw new WrongScore();
-      return;
+      if (Math.abs(decrypted - plain) <= (0.5 / plan.steps ** 2) * unit + loss) return;
+      // A network may round differently here than where the record was indexed: read it again.
+      if (isMoved) throw new InconsistentRead('a record was sealed again for another compressor meanwhile');
+      throw new WrongScore();
     }
     const [plain] = noiselessScores(plan, vector, probe);
     const sigma = plan.noise.score;
@@ -102,15 +105,16 @@ export class ScoreCheck {
   }
 }
 
-/** What the block holds of a record. */
-async function indexed(space: Space, record: OpenedRecord): Promise<Float32Array> {
-  if (space.sealsProjections) {
-    if (record.projection?.epoch === space.epoch) return record.projection.values;
-    // A record of a later epoch was sealed again for another compressor meanwhile.
-    if (record.epoch <= space.epoch)
-      throw new HersError('INTEGRITY', 'a record is sealed without what was indexed of it');
-  }
-  return space.project(record.vector);
+/**
+ * Returns what the block holds of a record. A record of a later epoch was moved: it was sealed again
+ * for another compressor meanwhile, and is projected here.
+ */
+async function indexed(space: Space, record: OpenedRecord): Promise<{ vector: Float32Array; isMoved: boolean }> {
+  const isMoved = space.sealsProjections && record.projection?.epoch !== space.epoch;
+  if (space.sealsProjections && !isMoved) return { vector: record.projection!.values, isMoved };
+  if (isMoved && record.epoch <= space.epoch)
+    throw new HersError('INTEGRITY', 'a record is sealed without what was indexed of it');
+  return { vector: await space.project(record.vector), isMoved };
 }
 
 function agree(residuals: readonly Residual[]): boolean {
