@@ -70,7 +70,7 @@ export const inversion: Experiment = {
     const small = values.small === true;
     const split = splitOf(values);
     const probes = count(values, 'probes', small ? 7 : 200, 1);
-    const pairs = count(values, 'pairs', small ? 4 : 400, 2);
+    const pairs = count(values, 'pairs', small ? 8 : 400, 2);
     const data = await datasetOf('faces', values);
     const { training, held } = splitByLabel(data, split);
     const from = campaign(held, training, {
