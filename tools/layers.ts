@@ -55,7 +55,7 @@ const entries: Record<string, string> = {
   'scan/accelerator': 'src/accelerator.ts',
 };
 
-/** Not shipped: they may use the test tools of the packages. */
+/** Not shipped: they may use the test tools of the packages, and build native code with `tools/`. */
 const trying = new Set(['trials', 'paper']);
 
 /** What runs in a browser too. */
@@ -146,7 +146,7 @@ function judge(workspace: Workspace, file: string, from: Source, { specifier, ki
     const home = `${workspace.folder(from.package)}/`;
     const target = relative(workspace.root, resolve(workspace.root, file, '..', bare)).replaceAll(sep, '/');
     if (target.startsWith(home)) return objection(from, describe(from.package, target.slice(home.length)), kind);
-    if (from.aside && target.startsWith('tools/')) return;
+    if ((from.aside || trying.has(from.package)) && target.startsWith('tools/')) return;
     return `${specifier} leaves the package: import other packages by their name`;
   }
   if (isBuiltin(bare)) {

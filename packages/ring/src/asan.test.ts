@@ -1,28 +1,10 @@
 // The addon under AddressSanitizer, in a process that loads the sanitizer first.
 
-import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { isAbsolute, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { it } from 'node:test';
 import { nativeAddon } from '../../../tools/addon.ts';
-import { buildStale } from '../../../tools/build.ts';
-import { part } from '../../../tools/parts.ts';
+import { buildSanitized, checkSays, SANITIZER_FLAGS, skip } from '../../../tools/sanitize.ts';
 import { ADDON_PATH } from './native-addon.node.ts';
-
-const compiler = part('compiler');
-const sanitizer = part('sanitizer');
-const library = compiler.path && sanitizerOf(compiler.path);
-const skip =
-  sanitizer.skip ||
-  compiler.skip ||
-  (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
-
-/** The compiler prints a bare name if it has none. */
-function sanitizerOf(path: string): string | undefined {
-  const answer = execFileSync(path, ['-print-file-name=libasan.so'], { encoding: 'utf8' }).trim();
-  return isAbsolute(answer) && existsSync(answer) ? answer : undefined;
-}
 
 const output = resolve(ADDON_PATH, '../hers_ring_asan.node');
 const url = (file: string) => JSON.stringify(import.meta.resolve(file));
@@ -58,18 +40,6 @@ const script = `
 `;
 
 it('under AddressSanitizer the addon is clean', { skip }, async () => {
-  const messages: unknown[] = [];
-  const flags = ['-fsanitize=address', '-fno-omit-frame-pointer', '-O1', '-g1'];
-  const target = nativeAddon(join(import.meta.dirname, '../native'), output, { flags });
-  assert.ok(await buildStale([target], (message) => messages.push(message)), messages.join('\n'));
-  const { status, signal, stdout, stderr } = spawnSync(
-    process.execPath,
-    ['--expose-gc', '--input-type=module', '-e', script],
-    {
-      encoding: 'utf8',
-      // Node itself leaves memory to be freed by the exit of the process.
-      env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
-    },
-  );
-  assert.deepEqual({ stderr, stdout, status, signal }, { stderr: '', stdout: 'clean true\n', status: 0, signal: null });
+  await buildSanitized(nativeAddon(join(import.meta.dirname, '../native'), output, { flags: SANITIZER_FLAGS }));
+  checkSays(['--expose-gc', '--input-type=module', '-e', script], 'clean true\n');
 });

@@ -4,10 +4,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { part } from '../../../tools/parts.ts';
+import * as oracle from '../testing/oracle.ts';
 import { checkEqual, fill, functionsOf, jobsOf, nameOf, phasesOf, RINGS } from '../testing/ring-bytes.ts';
 import { type Native, variantsOf } from './native.ts';
 import { openAddon } from './native-addon.node.ts';
-import * as oracle from './oracle.ts';
 import { nttPrimes } from './primes.ts';
 import { Ring } from './ring.ts';
 import { passesSelfTest } from './self-test.ts';

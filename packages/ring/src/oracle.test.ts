@@ -25,7 +25,7 @@ import {
   uniform,
   unpackBits,
   xxh64,
-} from './oracle.ts';
+} from '../testing/oracle.ts';
 
 const seed = Uint8Array.from({ length: 32 }, (_, i) => i); // also the key of the RFC 8439 examples
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import * as oracle from './oracle.ts';
+import * as oracle from '../testing/oracle.ts';
 import { nttPrimes, rootOfUnity } from './primes.ts';
 import { type Poly, Ring } from './ring.ts';
 

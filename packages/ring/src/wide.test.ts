@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { centred, keystream, mod } from './oracle.ts';
+import { centred, keystream, mod } from '../testing/oracle.ts';
 import { nttPrimes } from './primes.ts';
 import { Ring } from './ring.ts';
 

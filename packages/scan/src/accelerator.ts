@@ -1,4 +1,5 @@
-// Everything that a kernel in another package builds on, such as that of `@hers/cuda`.
+// Everything that a kernel in another package builds on, such as that of `@hers/cuda`, and what
+// measures the kernels beside a bound.
 
 export { segmentBytes } from './builder.ts';
 export { checkKernel } from './choose.ts';
@@ -7,5 +8,6 @@ export { layoutOf, responseHead } from './native/native.ts';
 export type { Deliver, NativeLayout, ScanRef } from './native/native-addon.ts';
 export { batchesFrom, cutFile, NativeRun, resultsOf, type Steering } from './native/native-run.ts';
 export { damagedPart } from './reference.ts';
+export { isPacked, PANEL_ROWS } from './segment.ts';
 export { readFully, readHeader } from './segment-file.ts';
 export { largest, mixed, type Residue, specimenBlock, specimenQuery } from './specimen.ts';

@@ -1,35 +1,16 @@
 // The addon under AddressSanitizer: a short life of a kernel, in a process that loads the sanitizer
 // first.
 
-import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { isAbsolute, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { nativeAddon } from '../../../tools/addon.ts';
-import { buildStale } from '../../../tools/build.ts';
-import { part } from '../../../tools/parts.ts';
-import { buildYardsticks } from '../testing/yardsticks.ts';
+import { buildSanitized, checkClean, checkSays, SANITIZER_FLAGS, skip } from '../../../tools/sanitize.ts';
 import { ADDON_PATH, loadAddon } from './native/native-addon.ts';
 
-const compiler = part('compiler');
-const sanitizer = part('sanitizer');
-const library = compiler.path && sanitizerOf(compiler.path);
-const skip =
-  sanitizer.skip ||
-  compiler.skip ||
-  (!library && 'the compiler has no AddressSanitizer (on Debian: it comes with g++)');
-
-/** The compiler prints a bare name if it has none. */
-function sanitizerOf(path: string): string | undefined {
-  const answer = execFileSync(path, ['-print-file-name=libasan.so'], { encoding: 'utf8' }).trim();
-  return isAbsolute(answer) && existsSync(answer) ? answer : undefined;
-}
-
 const output = resolve(ADDON_PATH, '../hers_scan_asan.node');
-const yardsticks = resolve(ADDON_PATH, '../hers_yardsticks_asan.node');
 const url = (file: string) => JSON.stringify(pathToFileURL(join(import.meta.dirname, file)).href);
 
 /**
@@ -40,7 +21,6 @@ const script = (folder: string, isas: readonly string[]) => `
   const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
   const { buildSegment, segmentBytes } = await import(${url('builder.ts')});
   const { NativeKernel } = await import(${url('native/native.ts')});
-  const { Yardsticks } = await import(${url('../testing/yardsticks.ts')});
   const { largest, mixed, specimenBlock, specimenQuery } = await import(${url('specimen.ts')});
   const addon = ${JSON.stringify(output)};
   for (const isa of ${JSON.stringify(isas)}) {
@@ -67,15 +47,6 @@ const script = (folder: string, isas: readonly string[]) => `
       const { seed } = queries[0];
       const oneMask = [0, 1, 2, 3].map((index) => ({ ...specimenQuery({ parameters, width, index, residue: largest }, 11, 32), seed }));
       for (const asked of [oneMask, oneMask.slice(1)]) for await (const _ of kernel.scan([alike, memory], asked));
-      const yardsticks = new Yardsticks(isa, ${JSON.stringify(yardsticks)});
-      const mapped = await yardsticks.map([path]);
-      mapped.readSeconds(2, 1);
-      mapped.close();
-      const plain = yardsticks.plaintext(100, 37);
-      plain.searchSeconds(2, 1);
-      plain.blasSeconds(1);
-      plain.close();
-      yardsticks.multiplyCeiling(parameters, 3, 2, 1);
       const damaged = segmentBytes(blocks);
       damaged[damaged.length - 1] ^= 1;
       const bad = await kernel.load({ bytes: damaged, name: 'bad' });
@@ -93,30 +64,11 @@ const script = (folder: string, isas: readonly string[]) => `
 const folder = mkdtempSync(join(tmpdir(), 'hers-asan-'));
 after(() => rmSync(folder, { recursive: true }));
 
-/** The addons, built with the sanitizer. */
-async function build(): Promise<void> {
-  const messages: unknown[] = [];
-  const flags = ['-fsanitize=address', '-fno-omit-frame-pointer', '-O1', '-g1'];
-  const target = nativeAddon(join(import.meta.dirname, '../native'), output, { flags });
-  assert.ok(await buildStale([target], (message) => messages.push(message)), messages.join('\n'));
-  await buildYardsticks(yardsticks, flags);
-}
-
-/** The expected output of the process. It must print nothing else. */
-function checkSays(args: readonly string[], says: string): void {
-  const { status, signal, stdout, stderr } = spawnSync(process.execPath, args, {
-    encoding: 'utf8',
-    // Node itself leaves memory to be freed by the exit of the process.
-    env: { ...process.env, LD_PRELOAD: library, ASAN_OPTIONS: 'detect_leaks=0' },
-  });
-  assert.deepEqual({ stderr, stdout, status, signal }, { stderr: '', stdout: says, status: 0, signal: null });
-}
-
 describe('under AddressSanitizer', { skip }, () => {
-  before(build);
+  before(() => buildSanitized(nativeAddon(join(import.meta.dirname, '../native'), output, { flags: SANITIZER_FLAGS })));
 
-  it('the addons are clean', () => {
-    checkSays(['--expose-gc', '--input-type=module', '-e', script(folder, loadAddon().variants())], 'clean\n');
+  it('the addon is clean', () => {
+    checkClean(script(folder, loadAddon().variants()));
   });
 
   it('files that are cut while they are scanned end scans, and the sanitizer keeps its own handler', () => {

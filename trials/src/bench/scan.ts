@@ -11,8 +11,6 @@ import { progress, type Report, type Result } from '@hers/paper/lab/report';
 import { randomSeed } from '@hers/ring';
 import { batchesOf, type SegmentHandle, segmentBlocks, segmentBytes, WasmKernel } from '@hers/scan';
 import { NativeKernel } from '@hers/scan/native';
-import { faissMissing, faissSearch } from '@hers/scan/testing/faiss';
-import { Yardsticks } from '@hers/scan/testing/yardsticks';
 import {
   type BlockMatrix,
   HersError,
@@ -25,6 +23,8 @@ import {
   ringOf,
 } from '@hers/scheme';
 import { machine } from '@hers/vectors/machine';
+import { faissMissing, faissSearch } from './faiss.ts';
+import { Yardsticks } from './yardsticks.ts';
 
 const BATCH = 8;
 /** How often the gallery is opened, to be scanned for the first time. */

@@ -1,16 +1,16 @@
 // Baselines for the scan: reading the same bytes, the same search over plaintext, and the
-// multiplication without memory traffic (packages/scan/yardsticks). They are an addon of their own,
+// multiplication without memory traffic (trials/yardsticks). They are an addon of their own,
 // built on first use, because searching needs none of it. All figures are seconds per repetition,
 // and all calls block the event loop.
 
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Isa, rowBytes } from '@hers/scan';
+import { isPacked, PANEL_ROWS, readHeader } from '@hers/scan/accelerator';
 import type { ParameterSet } from '@hers/scheme';
 import { nativeAddon } from '../../../tools/addon.ts';
-import { buildStale } from '../../../tools/build.ts';
-import type { Isa } from '../src/native/native-addon.ts';
-import { isPacked, PANEL_ROWS, rowBytes } from '../src/segment.ts';
-import { readHeader } from '../src/segment-file.ts';
+import { buildStale, type Target } from '../../../tools/build.ts';
+import { Workspace } from '../../../tools/workspace.ts';
 
 declare const kind: unique symbol;
 type FileRef = { readonly [kind]: 'file' };
@@ -36,15 +36,14 @@ interface Addon {
   ): number[];
 }
 
-const home = join(import.meta.dirname, '..');
+const home = join(import.meta.dirname, '../..');
+const workspace = new Workspace(join(home, '..'));
 const YARDSTICKS_PATH = join(home, 'build/hers_yardsticks.node');
 
-/** Builds the addon if it is missing or stale. Throws if that is impossible. */
-export async function buildYardsticks(output = YARDSTICKS_PATH, flags: readonly string[] = []): Promise<void> {
-  const also = ['mapping.cc', 'tables.cc'].map((file) => join(home, 'native', file));
-  const messages: string[] = [];
-  const target = nativeAddon(join(home, 'yardsticks'), output, { flags, also });
-  if (!(await buildStale([target], (message) => messages.push(message)))) throw new Error(messages.join('\n'));
+/** How the addon is built. */
+export function yardsticksAddon(output: string = YARDSTICKS_PATH, flags: readonly string[] = []): Target {
+  const also = ['mapping.cc', 'tables.cc'].map((file) => workspace.path('scan', `native/${file}`));
+  return nativeAddon(join(home, 'yardsticks'), output, { flags, also });
 }
 
 export class Yardsticks {
@@ -52,15 +51,18 @@ export class Yardsticks {
   readonly #isa: Isa;
 
   /** Of an addon that is built. */
-  constructor(isa: Isa, path = YARDSTICKS_PATH) {
+  constructor(isa: Isa, path: string = YARDSTICKS_PATH) {
     const module = { exports: {} };
     process.dlopen(module, path);
     this.#addon = module.exports as Addon;
     this.#isa = isa;
   }
 
+  /** Builds the addon if it is missing or stale. Throws if that is impossible. */
   static async open(isa: Isa): Promise<Yardsticks> {
-    await buildYardsticks();
+    const messages: string[] = [];
+    if (!(await buildStale([yardsticksAddon()], (message) => messages.push(message))))
+      throw new Error(messages.join('\n'));
     return new Yardsticks(isa);
   }
 

@@ -1,8 +1,8 @@
 // The yardsticks for AVX2; see packages/scan/native/variant_avx2.cc.
 
-#include "../native/lanes_avx2.h"
+#include "../../packages/scan/native/lanes_avx2.h"
 
-#include "../native/multiply.h"
+#include "../../packages/scan/native/multiply.h"
 #include "baseline.h"
 #include "loops.h"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "../native/mapping.h"
+#include "../../packages/scan/native/mapping.h"
 #include "loops.h"
 
 namespace hers {

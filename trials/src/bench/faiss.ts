@@ -1,4 +1,4 @@
-// Faiss' exact search of random vectors, for comparison (packages/scan/yardsticks/faiss), where it
+// Faiss' exact search of random vectors, for comparison (trials/yardsticks/faiss), where it
 // and a compiler are installed. The program is built on first use.
 
 import { execFile } from 'node:child_process';
@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { part } from '../../../tools/parts.ts';
 
 const run = promisify(execFile);
-const home = join(import.meta.dirname, '..');
+const home = join(import.meta.dirname, '../..');
 const SOURCE = join(home, 'yardsticks/faiss/search.cpp');
 const HEADERS = ['/usr/include', '/usr/local/include'];
 

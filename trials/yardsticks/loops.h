@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include "../native/variant.h"
+#include "../../packages/scan/native/variant.h"
 
 namespace hers {
 

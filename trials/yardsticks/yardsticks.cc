@@ -1,6 +1,6 @@
-// The JavaScript interface of the baselines, behind packages/scan/testing/yardsticks.ts.
+// The JavaScript interface of the baselines, behind trials/src/bench/yardsticks.ts.
 
-#include "../native/values.h"
+#include "../../packages/scan/native/values.h"
 
 #include <cerrno>
 #include <cstring>

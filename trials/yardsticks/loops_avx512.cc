@@ -1,8 +1,8 @@
 // The yardsticks for AVX-512; see packages/scan/native/variant_avx512.cc.
 
-#include "../native/lanes_avx512.h"
+#include "../../packages/scan/native/lanes_avx512.h"
 
-#include "../native/multiply.h"
+#include "../../packages/scan/native/multiply.h"
 #include "baseline.h"
 #include "loops.h"
 

@@ -10,8 +10,8 @@
 #include <new>
 #include <thread>
 
-#include "../native/memory.h"
-#include "../native/tables.h"
+#include "../../packages/scan/native/memory.h"
+#include "../../packages/scan/native/tables.h"
 
 namespace hers {
 namespace {

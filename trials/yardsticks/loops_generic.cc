@@ -1,8 +1,8 @@
 // The yardsticks for every machine; see packages/scan/native/variant_generic.cc.
 
-#include "../native/lanes_generic.h"
+#include "../../packages/scan/native/lanes_generic.h"
 
-#include "../native/multiply.h"
+#include "../../packages/scan/native/multiply.h"
 #include "baseline.h"
 #include "loops.h"
 

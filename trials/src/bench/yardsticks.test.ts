@@ -3,13 +3,14 @@ import { mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { buildSegment } from '@hers/scan';
+import { mixed, specimenBlock } from '@hers/scan/accelerator';
+import { loadAddon } from '@hers/scan/native-addon';
 import { parameterSet } from '@hers/scheme';
 import { part } from '../../../tools/parts.ts';
-import { faissMissing, faissSearch } from '../testing/faiss.ts';
-import { Yardsticks } from '../testing/yardsticks.ts';
-import { buildSegment } from './builder.ts';
-import { loadAddon } from './native/native-addon.ts';
-import { mixed, specimenBlock } from './specimen.ts';
+import { buildSanitized, checkClean, SANITIZER_FLAGS, skip } from '../../../tools/sanitize.ts';
+import { faissMissing, faissSearch } from './faiss.ts';
+import { Yardsticks, yardsticksAddon } from './yardsticks.ts';
 
 test('the yardsticks measure something, and notice a file that is cut', part('compiler'), async () => {
   const folder = await mkdtemp(join(tmpdir(), 'hers-yardsticks-'));
@@ -39,6 +40,36 @@ test('the yardsticks measure something, and notice a file that is cut', part('co
     await writeFile(path, whole);
     assert.throws(() => mapped.readSeconds(2, 1), /was cut while it was read/);
     mapped.close();
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
+
+test('under AddressSanitizer the yardsticks are clean', { skip }, async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'hers-yardsticks-'));
+  const addon = join(import.meta.dirname, '../../build/hers_yardsticks_asan.node');
+  try {
+    await buildSanitized(yardsticksAddon(addon, SANITIZER_FLAGS));
+    const parameters = parameterSet('n_2048_logq_30_wide_5');
+    const path = join(folder, 'segment');
+    await buildSegment(path, [specimenBlock({ parameters, width: 64, index: 0, residue: mixed(0) })], 1);
+    checkClean(`
+      const { parameterSet } = await import(${JSON.stringify(import.meta.resolve('@hers/scheme'))});
+      const { Yardsticks } = await import(${JSON.stringify(import.meta.resolve('./yardsticks.ts'))});
+      for (const isa of ${JSON.stringify(loadAddon().variants())}) {
+        const yardsticks = new Yardsticks(isa, ${JSON.stringify(addon)});
+        const mapped = await yardsticks.map([${JSON.stringify(path)}]);
+        mapped.readSeconds(2, 1);
+        mapped.close();
+        const plain = yardsticks.plaintext(100, 37);
+        plain.searchSeconds(2, 1);
+        plain.blasSeconds(1);
+        plain.close();
+        for (const set of ['n_2048_logq_30_wide_5', 'n_2048_logq_24_wide_5'])
+          yardsticks.multiplyCeiling(parameterSet(set), 3, 2, 1);
+      }
+      console.log('clean');
+    `);
   } finally {
     await rm(folder, { recursive: true });
   }
