@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { HersError } from '@hers/scheme';
 import fc from 'fast-check';
-import { ByteSource } from './byte-source.ts';
-import { openNpy, readLabels, writeNpy } from './npy.ts';
+import { ByteSource, openNpy, readLabels, writeNpy } from './npy.ts';
 
 /**
  * What numpy.save writes for this array, in pieces of some size; the length is not known beforehand

@@ -3,10 +3,11 @@ import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { matedPlaces, mateRanks, rankAccuracy } from '@hers/vectors/accuracy';
+import { matedPlaces } from '@hers/vectors/accuracy';
 import { writeNpy } from '@hers/vectors/npy';
 import { part } from '../../../tools/parts.ts';
 import { npy } from '../../testing/datasets.ts';
+import { mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { loadDataset, splitByLabel } from './datasets.ts';
 
 const data = part('data');

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { graphDistanceDimension, likelihoodDimension, nearest, twoNearestDimension } from '@hers/training/dimension';
-import { pairScores } from '@hers/vectors/accuracy';
 import { identities } from '@hers/vectors/synthetic';
+import { pairScores } from '../metrics/pairs.ts';
 import { curvedManifold, FACE_LIKE } from './manifold.ts';
 
 const dimension = 128;

@@ -3,7 +3,7 @@
 // principal axes where they have more dimensions than the chain.
 
 import { join } from 'node:path';
-import { matedPlaces, mateRanks, rankAccuracy, unitVectors } from '@hers/vectors/accuracy';
+import { matedPlaces, unitVectors } from '@hers/vectors/accuracy';
 import { compressed, fitted, fittingOf, MODELS_OPTION } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { type DatasetName, type Part, splitByLabel } from '../data/datasets.ts';
@@ -12,6 +12,7 @@ import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber } from '../lab/runner.ts';
+import { mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { retrieval } from '../metrics/retrieval.ts';
 import { compressorsIn, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 import { MINUTES_OPTION, minutesOf, STATE_OPTION, withState } from './networks.ts';

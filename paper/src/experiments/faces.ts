@@ -2,16 +2,7 @@
 // compressor.
 
 import type { MethodName } from '@hers/training';
-import {
-  type ClusteredMean,
-  clusteredMean,
-  type Evaluation,
-  evaluation,
-  matedPlaces,
-  mateRanks,
-  rankAccuracy,
-  scoreMatrix,
-} from '@hers/vectors/accuracy';
+import { type Evaluation, evaluation, matedPlaces, scoreMatrix } from '@hers/vectors/accuracy';
 import { FULL } from '../data/compressor-looks.ts';
 import {
   COMPRESSORS_OPTION,
@@ -30,6 +21,7 @@ import { TABLE_4 } from '../lab/published.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
+import { type ClusteredMean, clusteredMean, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { mean } from '../metrics/statistics.ts';
 
 const FAR = 1e-4;

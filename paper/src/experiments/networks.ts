@@ -5,7 +5,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Compressor, CurvePoint, MethodName } from '@hers/training';
-import { clusteredMean, matedPlaces, mateRanks, rankAccuracy } from '@hers/vectors/accuracy';
+import { matedPlaces } from '@hers/vectors/accuracy';
 import {
   COMPRESSORS_OPTION,
   compressed,
@@ -23,6 +23,7 @@ import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type RunnerOption, UsageError, type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
+import { clusteredMean, mateRanks, rankAccuracy } from '../metrics/identification.ts';
 import { mean } from '../metrics/statistics.ts';
 import { compressorsIn, planOf, prepare, type Run, standingOf, trainRuns } from './network-runs.ts';
 

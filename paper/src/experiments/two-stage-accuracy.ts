@@ -3,16 +3,7 @@
 
 import type { Profile } from '@hers/client';
 import { type Compressor, type MethodName, methods } from '@hers/training';
-import {
-  cmc,
-  eachScoreRow,
-  matedPlaces,
-  mateRanks,
-  pairScores,
-  rowsAt,
-  thresholdAt,
-  unitVectors,
-} from '@hers/vectors/accuracy';
+import { cmc, eachScoreRow, matedPlaces, rowsAt, unitVectors } from '@hers/vectors/accuracy';
 import {
   bestCompressor,
   COMPRESSORS_OPTION,
@@ -32,6 +23,8 @@ import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
 import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
+import { mateRanks } from '../metrics/identification.ts';
+import { pairScores, thresholdAt } from '../metrics/pairs.ts';
 import { type EncryptedTwice, encryptedTwice } from './two-stage-encrypted.ts';
 
 const RANKS = 20;

@@ -9,19 +9,17 @@ import {
   type Example,
   fromKnownProbes,
   fromTemplates,
-  fromTemplatesAndPopulation,
   learnedFrom,
-  type Population,
-  populationOf,
   type Reconstruct,
   SCORE_FEATURES,
   scoreFeatures,
   slotFeatures,
 } from '@hers/vectors/inversion';
-import { moments } from '@hers/vectors/moments';
+import { moments } from '@hers/vectors/linear-algebra';
 import type { Part } from '../data/datasets.ts';
 import { mean } from '../metrics/statistics.ts';
 import { EncryptedBlock } from './encrypted-search.ts';
+import { fromTemplatesAndPopulation, type Population, populationOf } from './known-population.ts';
 
 /** What the attacker has besides the scores of an unknown probe, and what it does with it. */
 const LEAKS = [

@@ -8,19 +8,18 @@ import {
   type Example,
   fromKnownProbes,
   fromTemplates,
-  fromTemplatesAndPopulation,
   learnedFrom,
-  populationOf,
   SCORE_FEATURES,
   scoreFeatures,
   slotFeatures,
 } from '@hers/vectors/inversion';
-import { LeastSquares } from '@hers/vectors/least-squares';
+import { LeastSquares } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
 import { identities } from '@hers/vectors/synthetic';
 import { ciphertextPairs } from './ciphertext-pairs.ts';
 import { attackCompressed } from './compressed.ts';
 import { ciphertextAsGallery, ciphertextCoefficients, EncryptedBlock } from './encrypted-search.ts';
+import { fromTemplatesAndPopulation, populationOf } from './known-population.ts';
 import { campaign, guesses, meanAndError, scoreError } from './score-attacks.ts';
 import { linkingAdvantage, marginOf, type Pair } from './unlinkability.ts';
 

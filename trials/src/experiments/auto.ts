@@ -12,9 +12,10 @@ import type { Counts, Data, Experiment, Figure } from '@hers/paper/lab/experimen
 import { record } from '@hers/paper/lab/record';
 import { progress } from '@hers/paper/lab/report';
 import { wholeNumber, wholeNumbers } from '@hers/paper/lab/runner';
+import { clusteredMean, mateRanks } from '@hers/paper/metrics/identification';
 import { mean } from '@hers/paper/metrics/statistics';
 import { type Compressor, fit, load } from '@hers/training';
-import { clusteredMean, matedPlaces, mateRanks, rowsAt } from '@hers/vectors/accuracy';
+import { matedPlaces, rowsAt } from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
 import { identities } from '@hers/vectors/synthetic';
 

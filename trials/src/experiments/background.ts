@@ -4,8 +4,7 @@
 // ones.
 
 import { curvedManifold, FACE_LIKE, type ManifoldOptions } from '@hers/paper/data/manifold';
-import { cholesky } from '@hers/vectors/least-squares';
-import { moments } from '@hers/vectors/moments';
+import { cholesky, moments } from '@hers/vectors/linear-algebra';
 import { identities } from '@hers/vectors/synthetic';
 
 /** Synthetic vectors from which the mean and covariance of the manifold are computed. */

@@ -28,7 +28,7 @@ import {
   scoreFeatures,
   slotFeatures,
 } from '@hers/vectors/inversion';
-import { moments } from '@hers/vectors/moments';
+import { moments } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
 
 export interface Mean {

@@ -4,10 +4,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Random } from '../random.ts';
-import { bootstrapped, ofRate } from './bootstrap.ts';
 import { enrolment, evaluation } from './evaluation.ts';
-import { linkability } from './linkability.ts';
-import { equalErrorRate, missedAt, outcomesOf } from './rates.ts';
+import { bootstrapped, equalErrorRate, linkability, missedAt, ofRate, outcomesOf } from './rates.ts';
 
 /** Few values, so that many are equal. */
 const score = fc.integer({ min: -5, max: 5 });

@@ -3,9 +3,17 @@
 // ISO/IEC 19795-1.
 
 import { Random } from '../random.ts';
-import { bootstrapped, type Interval, ofRate } from './bootstrap.ts';
 import { matedPlaces, rankOfMate } from './identification.ts';
-import { equalErrorRate, missedAt, type Outcomes, outcomesOf, thresholdsAt } from './rates.ts';
+import {
+  bootstrapped,
+  equalErrorRate,
+  type Interval,
+  missedAt,
+  type Outcomes,
+  ofRate,
+  outcomesOf,
+  thresholdsAt,
+} from './rates.ts';
 
 /** A rate at which something is measured, and what it is there; without it, there are too few. */
 export interface AtRate {

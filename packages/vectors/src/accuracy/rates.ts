@@ -1,5 +1,8 @@
 // Rates of errors and their curves, in the terms of ISO/IEC 19795-1, from outcomes that belong to
-// people. Each takes weights of the people: 1 for everybody, or how often each was drawn again.
+// people, and their intervals of confidence. Each takes weights of the people: 1 for everybody, or
+// how often each was drawn again.
+
+import { Random } from '../random.ts';
 
 /** A score, and the people it is of: one for a search, two for a pair of different people. */
 export interface Outcomes {
@@ -104,4 +107,91 @@ export function equalErrorRate(genuine: Outcomes, impostor: Outcomes, weights: F
     if (threshold === -Infinity) break;
   }
   return best.rate;
+}
+
+// Confidence by drawing people again (Efron and Tibshirani): outcomes of a person belong together,
+// so people are drawn, and all their outcomes with them.
+
+export interface Interval {
+  readonly value: number;
+  /** The 2.5th and the 97.5th percentile of the draws, or the value where that is beyond them. */
+  readonly low: number;
+  readonly high: number;
+}
+
+/**
+ * Each number that `statistic` makes of the people's weights, with its interval. The same seed
+ * draws the same people.
+ */
+export function bootstrapped(
+  people: number,
+  statistic: (weights: Float64Array) => readonly number[],
+  { seed = 1, draws = 200 }: { readonly seed?: number; readonly draws?: number } = {},
+): Interval[] {
+  const values = statistic(new Float64Array(people).fill(1));
+  const drawn: number[][] = values.map(() => []);
+  const random = new Random(seed, 0xb007);
+  const weights = new Float64Array(people);
+  for (let draw = 0; draw < draws; draw++) {
+    weights.fill(0);
+    for (let i = 0; i < people; i++) weights[random.below(people)]++;
+    statistic(weights).forEach((value, i) => {
+      if (!Number.isNaN(value)) drawn[i].push(value);
+    });
+  }
+  return values.map((value, i) => {
+    const sorted = Float64Array.from(drawn[i]).sort();
+    if (sorted.length === 0) return { value, low: Number.NaN, high: Number.NaN };
+    const at = (share: number) => sorted[Math.round(share * (sorted.length - 1))];
+    return { value, low: Math.min(value, at(0.025)), high: Math.max(value, at(0.975)) };
+  });
+}
+
+/**
+ * The interval of a rate of errors. Where none was seen, or nothing else, drawing people again
+ * shows no spread: there it ends at the rate that so many people would have shown with 95 % (the
+ * rule of three of ISO/IEC 19795-1, over people).
+ */
+export function ofRate({ value, low, high }: Interval, people: number): Interval {
+  const least = 0.05 ** (1 / people);
+  if (value === 0) return { value, low, high: Math.max(high, 1 - least) };
+  if (value === 1) return { value, low: Math.min(low, least), high };
+  return { value, low, high };
+}
+
+// Unlinkability after Gomez-Barrero, Galbally, Rathgeb and Busch ("General framework to evaluate
+// unlinkability in biometric template protection systems", 2018): how much the score of a linking
+// function says about whether two protected templates are of one person.
+
+/**
+ * D_sys = Σ p(s | mated) · D(s), where D(s) = 2·LR / (1 + LR) − 1 for LR = p(s | mated) / p(s |
+ * non-mated) above 1, and 0 below: 0 is fully unlinkable, 1 is fully linkable. Densities are
+ * histograms over the range of all scores. Few scores make it larger than it is, so compare it with
+ * that of shuffled ones.
+ */
+export function linkability(
+  mated: ArrayLike<number>,
+  others: ArrayLike<number>,
+  bins: number = binsFor(mated, others),
+): number {
+  let [low, high] = [Infinity, -Infinity];
+  for (const list of [mated, others])
+    for (let i = 0; i < list.length; i++) [low, high] = [Math.min(low, list[i]), Math.max(high, list[i])];
+  const share = (list: ArrayLike<number>) => {
+    const counts = new Float64Array(bins);
+    for (let i = 0; i < list.length; i++)
+      counts[high === low ? 0 : Math.min(bins - 1, Math.floor(((list[i] - low) / (high - low)) * bins))] +=
+        1 / list.length;
+    return counts;
+  };
+  const [same, different] = [share(mated), share(others)];
+  let sum = 0;
+  for (let b = 0; b < bins; b++)
+    if (same[b] > different[b]) sum += (same[b] * (same[b] - different[b])) / (same[b] + different[b]);
+  return sum;
+}
+
+/** As many as there are scores in each, on average. */
+function binsFor(mated: ArrayLike<number>, others: ArrayLike<number>): number {
+  return Math.max(2, Math.round(Math.sqrt(Math.min(mated.length, others.length))));
 }

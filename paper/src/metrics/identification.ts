@@ -1,6 +1,30 @@
-// Means of outcomes in clusters (pictures of the same person), and their standard errors. Outcomes
-// of a cluster are not independent: a person who is hard to find is so on every picture. So the
-// standard error is taken over the clusters.
+// Closed-set identification of every probe that has a mate, and means of the outcomes with their
+// standard errors. Outcomes of a person are not independent: one who is hard to find is so on every
+// picture. So the standard error is taken over the people, the clusters.
+
+import { eachScoreRow, type Labelled, matedPlaces, rankOfMate, rowsAt } from '@hers/vectors/accuracy';
+
+/**
+ * For each probe (a place in the set, every mated one unless given) the rank of its best mate among
+ * all others, counted from 1. A stranger that scores exactly as high is ranked first.
+ */
+export function mateRanks(
+  { vectors, dimension, labels }: Labelled,
+  probes: Int32Array<ArrayBufferLike> = matedPlaces(labels),
+): Int32Array {
+  const ranks = new Int32Array(probes.length);
+  eachScoreRow(rowsAt(vectors, dimension, probes), vectors, dimension, (n, scores) => {
+    ranks[n] = rankOfMate(scores, labels, labels[probes[n]], probes[n]);
+  });
+  return ranks;
+}
+
+/** The share of probes whose mate is among the best k. */
+export function rankAccuracy(ranks: ArrayLike<number>, k: number): number {
+  let found = 0;
+  for (let i = 0; i < ranks.length; i++) if (ranks[i] <= k) found++;
+  return found / ranks.length;
+}
 
 export interface ClusteredMean {
   readonly mean: number;

@@ -1,6 +1,6 @@
 // Scores of pairs, and thresholds that they keep.
 
-import { outcomesOf, thresholdsAt } from './rates.ts';
+import { outcomesOf, thresholdsAt } from '@hers/vectors/accuracy';
 
 /**
  * The lowest threshold that at most this share of the scores reaches: just above the first score
