@@ -1,4 +1,4 @@
-// What the scan is measured against: reading the gallery, and a plaintext scan of float32 vectors.
+// Measures what the scan is compared with: reading the gallery, and a plaintext scan of float32 vectors.
 
 #pragma once
 

@@ -14,7 +14,7 @@ namespace hers {
 /** A file that is mapped as the kernel maps it. */
 struct MappedFile {
   std::unique_ptr<Mapping> mapping;
-  /** Of the whole file, and where what is read begins. */
+  /** The length of the file, and the offset from which it is read. */
   size_t bytes, from;
 };
 
@@ -32,7 +32,7 @@ class PlainGallery {
 
   /** One dot product for every vector. */
   std::vector<double> measure(const Loops& loops, size_t threads, size_t repetitions);
-  /** The same by OpenBLAS' sgemv on one thread; empty where it is not installed. */
+  /** Searches by OpenBLAS' sgemv on one thread; returns nothing where it is not installed. */
   std::vector<double> measureBlas(size_t repetitions);
 
  private:
@@ -42,8 +42,8 @@ class PlainGallery {
 };
 
 /**
- * Multiplies one panel of `blocks` blocks, which stays in L2, by so many queries, `rounds` times in
- * every thread.
+ * Multiplies one panel of `blocks` blocks, which stays in L2, by `queries` queries, `rounds` times
+ * in every thread.
  */
 std::vector<double> measureCeiling(const Loops& loops, uint32_t p, size_t blocks, size_t queries, size_t rounds, size_t threads,
                                    size_t repetitions, bool packed);

@@ -40,7 +40,7 @@ const home = join(import.meta.dirname, '../..');
 const workspace = new Workspace(join(home, '..'));
 const YARDSTICKS_PATH = join(home, 'build/hers_yardsticks.node');
 
-/** How the addon is built. */
+/** Returns the recipe of the addon. */
 export function yardsticksAddon(output: string = YARDSTICKS_PATH, flags: readonly string[] = []): Target {
   const also = ['mapping.cc', 'tables.cc'].map((file) => workspace.path('scan', `native/${file}`));
   return nativeAddon(join(home, 'yardsticks'), output, { flags, also });
@@ -50,7 +50,7 @@ export class Yardsticks {
   readonly #addon: Addon;
   readonly #isa: Isa;
 
-  /** Of an addon that is built. */
+  /** Opens an addon that is built. */
   constructor(isa: Isa, path: string = YARDSTICKS_PATH) {
     const module = { exports: {} };
     process.dlopen(module, path);
@@ -113,7 +113,7 @@ export class Yardsticks {
 export interface PlainVectors {
   /** A search by our own loop. */
   searchSeconds(threads: number, repetitions: number): number[];
-  /** The same by OpenBLAS' sgemv on one thread; empty if it is not installed. */
+  /** Searches by OpenBLAS' sgemv on one thread; returns nothing if it is not installed. */
   blasSeconds(repetitions: number): number[];
   close(): void;
 }
