@@ -1,4 +1,5 @@
-// Measures what the scan is compared with: reading the gallery, and a plaintext scan of float32 vectors.
+// Measures what the scan is compared with: reading the gallery, and a plaintext scan of float32
+// vectors.
 
 #pragma once
 

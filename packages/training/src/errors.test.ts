@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import { CompressError, type CompressErrorCode, load } from '@hers/compress';
 import { synthetic } from '../testing/identities.ts';
 import { fitSphere, graphDistanceDimension, nearest } from './dimension/index.ts';
-import { type FitOptions, fit } from './fit.ts';
-import type { MethodName } from './methods/index.ts';
+import { type FitOptions, fit, type MethodName } from './fit.ts';
 
 const { vectors, labels } = synthetic({ classes: 6, each: 3, dimension: 8 });
 

@@ -2,8 +2,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import { CompressError } from '@hers/compress';
-import type { Order, Report } from './fit.ts';
-import { anyMethod } from './methods/index.ts';
+import { anyMethod, type Order, type Report } from './fit.ts';
 import type { Context } from './methods/method.ts';
 
 const { method, task, abort } = workerData as Order;

@@ -5,8 +5,11 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { CompressError, type CompressErrorCode, type Compressor, load } from '@hers/compress';
 import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
-import { anyMethod, type MethodName, methods, type Settings } from './methods/index.ts';
-import { completed, type Progress, requireCount, type Task } from './methods/method.ts';
+import { type AutoSettings, auto } from './methods/auto.ts';
+import { type DeepMdsSettings, deepmds, deepmdsPlus, deepmdsPlusAuthors } from './methods/deepmds.ts';
+import { completed, type Method, type Progress, requireCount, type Task } from './methods/method.ts';
+import { type LdaSettings, lda, pca } from './methods/pca-lda.ts';
+import { type RankingSettings, ranking } from './methods/ranking.ts';
 import { type Labels, requireClasses, trainingSet } from './training/training-set.ts';
 
 /** Which compressor is made, and from what. */
@@ -187,3 +190,30 @@ function failure({ code, message, stack }: Report & { kind: 'error' }): Error {
   if (stack !== undefined) cause.stack = stack;
   return new CompressError('FAILED', `Training failed: ${message}`, { cause });
 }
+
+/** The methods, by name. */
+export const methods: {
+  auto: Method<AutoSettings, number | null>;
+  ranking: Method<RankingSettings, number>;
+  pca: Method<Record<never, never>, number>;
+  lda: Method<LdaSettings, number>;
+  deepmds: Method<DeepMdsSettings, number>;
+  'deepmds++': Method<DeepMdsSettings, number>;
+  'deepmds++authors': Method<DeepMdsSettings, number>;
+} = {
+  auto,
+  ranking,
+  pca,
+  lda,
+  deepmds,
+  'deepmds++': deepmdsPlus,
+  'deepmds++authors': deepmdsPlusAuthors,
+};
+
+/** The methods that there are. */
+export type MethodName = keyof typeof methods;
+/** What a method can be told. */
+export type Settings<M extends MethodName> = (typeof methods)[M]['defaults'];
+
+/** The same table for code that has a name and settings from outside. */
+export const anyMethod = methods as unknown as Record<string, Method<object, number | null>>;

@@ -9,7 +9,6 @@ export {
   type Metadata,
   type Runtime,
 } from '@hers/compress';
-export { type FitOptions, fit } from './fit.ts';
-export { type MethodName, methods, type Settings } from './methods/index.ts';
+export { type FitOptions, fit, type MethodName, methods, type Settings } from './fit.ts';
 export type { Progress } from './methods/method.ts';
-export { rankOne } from './training/rank-one.ts';
+export { rankOne } from './training/validation.ts';

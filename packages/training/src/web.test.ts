@@ -2,9 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as web from 'onnxruntime-web';
 import { synthetic } from '../testing/identities.ts';
-import { fit } from './fit.ts';
+import { fit, type MethodName } from './fit.ts';
 import { load, type Runtime } from './index.ts';
-import type { MethodName } from './methods/index.ts';
 
 web.env.wasm.numThreads = 1;
 

@@ -2,12 +2,15 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { CompressError } from '@hers/compress';
 import { sphere, subspace, swissRoll, uniform } from '../../testing/manifolds.ts';
-import { largestComponent, neighbourGraph, ShortestPaths } from './geodesic.ts';
-import { fitSphere, graphDistanceDimension } from './graph-distance.ts';
-import { likelihoodDimension } from './likelihood.ts';
+import { likelihoodDimension, recommendedDimensions, twoNearestDimension } from './estimates.ts';
+import {
+  fitSphere,
+  graphDistanceDimension,
+  largestComponent,
+  neighbourGraph,
+  ShortestPaths,
+} from './graph-distance.ts';
 import { type Neighbours, nearest } from './nearest.ts';
-import { recommendedDimensions } from './recommendation.ts';
-import { twoNearestDimension } from './two-nearest.ts';
 
 const between = (value: number, low: number, high: number, what: string) =>
   assert.ok(value >= low && value <= high, `${what}: ${value} is not between ${low} and ${high}`);

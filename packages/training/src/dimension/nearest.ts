@@ -4,7 +4,7 @@
 
 import { CompressError } from '@hers/compress';
 import { refuseUnknown } from '@hers/scheme/options';
-import { blockProducts } from './products.ts';
+import { product } from '../training/session.ts';
 
 /**
  * The k nearest of each vector, nearest first: row i is about vector i, which is not among its own.
@@ -52,11 +52,12 @@ export async function nearest(
   const index = new Int32Array(count * k);
   const distances = new Float64Array(count * k);
   const best = new Candidates(wanted);
-  const products = await blockProducts(points, dimension);
+  const all = { data: points, columns: dimension };
   for (let first = 0; first < count; first += BLOCK) {
     signal?.throwIfAborted();
     const rows = Math.min(BLOCK, count - first);
-    const scores = await products(first, rows);
+    const some = { data: points.subarray(first * dimension, (first + rows) * dimension), columns: dimension };
+    const scores = await product(some, all, { transposed: 'second' });
     for (let i = first; i < first + rows; i++) {
       best.clear();
       // ½‖x − y‖² = ½‖x‖² − (⟨x, y⟩ − ½‖y‖²): the nearest has the largest bracket.

@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { synthetic } from '../../testing/identities.ts';
 import { fit } from '../fit.ts';
 import { foldsOf, marginsOf, overPeople } from '../training/folds.ts';
-import { rankOne } from '../training/rank-one.ts';
 import { trainingSet } from '../training/training-set.ts';
+import { rankOne } from '../training/validation.ts';
 import { averaged } from './auto.ts';
 import { fitPca, linearFamily } from './linear.ts';
 

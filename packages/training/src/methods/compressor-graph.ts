@@ -4,7 +4,7 @@
 
 import { type Metadata, metadataProperties } from '@hers/compress/compressor';
 import { encodeModel, type OnnxNode, type OnnxTensor } from '@hers/compress/onnx';
-import { product } from '../training/products.ts';
+import { product } from '../training/session.ts';
 import type { LinearMap } from './linear.ts';
 
 export interface Body {

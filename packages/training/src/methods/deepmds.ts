@@ -2,27 +2,28 @@
 // latter as its authors' code has it. A network is trained a stage after the other, each starting
 // from the one before, as that code does.
 
-import type { LearningCurve } from '@hers/compress';
-import { CompressError } from '@hers/compress';
+import { CompressError, type LearningCurve } from '@hers/compress';
 import { Random } from '@hers/vectors/random';
 import { Graph } from '../training/autodiff.ts';
-import { decodeCheckpoint, fingerprintOf } from '../training/checkpoint.ts';
-import { type Course, train } from '../training/loop.ts';
-import { Pools } from '../training/pool.ts';
-import { rankOneFast } from '../training/rank-one.ts';
+import { type Course, decodeCheckpoint, fingerprintOf, train } from '../training/loop.ts';
 import { type Feeds, type Matrices, openSession, placesOf } from '../training/session.ts';
 import { named, type Problem, parameterPieces, parameterShapes, type Shapes, Trainer } from '../training/trainer.ts';
 import { gather, type TrainingSet } from '../training/training-set.ts';
-import { withValidation } from '../training/validation.ts';
+import { rankOneFast, withValidation } from '../training/validation.ts';
 import { type Body, encodeCompressor } from './compressor-graph.ts';
 import { type Context, type Method, requireCount, requireNumber, type Task } from './method.ts';
 import { type Architecture, chainFor, checkChain, drawn, type Parameter, stages } from './network.ts';
-import { gathered, type PairLoss, pairErrors, pairInputs, pairLoss } from './pair-loss.ts';
 import {
+  gathered,
   HardestPairs,
   joined,
   largest,
+  type PairLoss,
   type Pairs,
+  Pools,
+  pairErrors,
+  pairInputs,
+  pairLoss,
   randomGenuine,
   randomImpostor,
   randomPairs,

@@ -1,6 +1,12 @@
-// Eigenvalues and eigenvectors of a symmetric matrix: Householder's reduction to three diagonals,
-// then QL with implicit shifts (Wilkinson and Reinsch, "Handbook for Automatic Computation" II,
-// contributions 2 and 3). Vectors lie in rows, so that the inner loops run along memory.
+// Covariances of a training set, and eigenvectors of such matrices: all, or those that lead.
+//
+// All of a symmetric matrix: Householder's reduction to three diagonals, then QL with implicit
+// shifts (Wilkinson and Reinsch, "Handbook for Automatic Computation" II, contributions 2 and 3).
+// Vectors lie in rows, so that the inner loops run along memory.
+
+import { Random } from '@hers/vectors/random';
+import { product } from '../training/session.ts';
+import type { TrainingSet } from '../training/training-set.ts';
 
 export interface Eigen {
   /** From the largest to the smallest. */
@@ -154,4 +160,202 @@ function rotateRows(z: Float64Array, n: number, i: number, s: number, c: number)
     lower[k] = s * x + c * y;
     upper[k] = c * x - s * y;
   }
+}
+
+// The leading eigenvectors of a large symmetric matrix without negative eigenvalues: subspace
+// iteration with Rayleigh and Ritz's quotients (Golub and Van Loan, "Matrix Computations", §8.2.4).
+// Products with the matrix run in onnxruntime in single precision. Where neighbouring eigenvalues
+// are close, the subspace settles slowly, and which of their axes comes first does not matter.
+
+/** Axes beside those asked for, which carry what would disturb the last of them. */
+const SPARE = 16;
+
+/** For matrices of one size; each search begins where the last one ended. */
+export class LeadingEigen {
+  readonly #n: number;
+  readonly #threads: number;
+  /** Where the last search ended, for a matrix that is like the last one. */
+  #start: Float64Array | undefined;
+
+  constructor(n: number, threads: number) {
+    this.#n = n;
+    this.#threads = threads;
+  }
+
+  /** The first `count` eigenvalues and vectors, from the largest. */
+  async of(matrix: Float64Array, count: number, iterations: number): Promise<Eigen> {
+    const [n, threads] = [this.#n, this.#threads];
+    const rows = Math.min(n, count + SPARE);
+    // There is nothing to gain where most axes are wanted.
+    if (2 * rows >= n) return first(symmetricEigen(matrix, n), count, n);
+    const m = { data: new Float32Array(matrix), columns: n };
+    const times = async (x: Float64Array) =>
+      new Float64Array(await product({ data: new Float32Array(x), columns: n }, m, { threads }));
+    let axes = this.#start?.length === rows * n ? this.#start : await orthonormal(drawnAxes(rows, n), rows, n, threads);
+    for (let i = 0; i < iterations; i++) axes = await orthonormal(await times(axes), rows, n, threads);
+    const along = { data: axes, columns: n };
+    const quotients = await product(along, { data: await times(axes), columns: n }, { threads, transposed: 'second' });
+    const small = symmetricEigen(symmetric(quotients, rows), rows);
+    const turned = await product({ data: small.vectors, columns: rows }, along, { threads });
+    this.#start = turned;
+    return first({ values: small.values, vectors: turned }, count, n);
+  }
+}
+
+function first({ values, vectors }: Eigen, count: number, n: number): Eigen {
+  return { values: values.slice(0, count), vectors: vectors.slice(0, count * n) };
+}
+
+function drawnAxes(rows: number, n: number): Float64Array {
+  const random = new Random(n, rows);
+  return Float64Array.from({ length: rows * n }, () => random.normal());
+}
+
+/**
+ * Rows made orthonormal. With G = Y Yᵀ = L Lᵀ, the rows of L⁻¹ Y are what Gram and Schmidt find one
+ * by one. That squares the condition of Y, so it is for rows that are far from dependent.
+ */
+async function orthonormal(given: Float64Array, rows: number, n: number, threads: number): Promise<Float64Array> {
+  const y = { data: given, columns: n };
+  const inverse = inverseFactor(await product(y, y, { threads, transposed: 'second' }), rows);
+  return inverse ? product({ data: inverse, columns: rows }, y, { threads }) : oneByOne(given, rows, n);
+}
+
+/** Rows are nearly dependent below this share of their square that is left. */
+const LITTLE = 1e-8;
+
+/** L⁻¹ of a matrix L Lᵀ; nothing where a row is nearly dependent on those before it. */
+function inverseFactor(a: Float64Array, n: number): Float64Array | undefined {
+  const inverse = new Float64Array(n * n);
+  for (let i = 0; i < n; i++) {
+    const [row, whole] = [i * n, a[i * n + i]];
+    for (let j = 0; j <= i; j++) {
+      const other = j * n;
+      let sum = a[row + j];
+      for (let k = 0; k < j; k++) sum -= a[row + k] * a[other + k];
+      if (j < i) a[row + j] = sum / a[other + j];
+      else if (sum > LITTLE * whole) a[row + i] = Math.sqrt(sum);
+      else return undefined;
+    }
+    // Row i of the inverse: what the rows before it leave of the unit vector.
+    for (let k = 0; k < i; k++) {
+      const weight = a[row + k];
+      for (let j = 0, from = k * n; j <= k; j++) inverse[row + j] -= weight * inverse[from + j];
+    }
+    inverse[row + i] = 1;
+    for (let j = 0; j <= i; j++) inverse[row + j] /= a[row + i];
+  }
+  return inverse;
+}
+
+/**
+ * Rows made orthonormal by Gram and Schmidt, each against those before it. A row of which nothing
+ * is left becomes one drawn at random: the matrix has no more axes, and any will do.
+ */
+function oneByOne(given: Float64Array, rows: number, n: number): Float64Array {
+  const random = new Random(n, rows, 0x6a7);
+  for (let i = 0; i < rows; i++) {
+    const row = given.subarray(i * n, (i + 1) * n);
+    for (;;) {
+      const before = Math.sqrt(dot(row, row));
+      for (let j = 0; j < i; j++) {
+        const other = given.subarray(j * n, (j + 1) * n);
+        const along = dot(row, other);
+        for (let k = 0; k < n; k++) row[k] -= along * other[k];
+      }
+      const length = Math.sqrt(dot(row, row));
+      if (length > 1e-6 * before && length > 0) {
+        for (let k = 0; k < n; k++) row[k] /= length;
+        break;
+      }
+      for (let k = 0; k < n; k++) row[k] = random.normal();
+    }
+  }
+  return given;
+}
+
+function dot(a: Float64Array, b: Float64Array): number {
+  let sum = 0;
+  for (let k = 0; k < a.length; k++) sum += a[k] * b[k];
+  return sum;
+}
+
+// Means and covariances of a training set. The products run in onnxruntime in single precision over
+// a thousand rows at a time; sums of these are in double precision, so that a million rows lose no
+// digits.
+
+export function mean({ vectors, dimension, count }: TrainingSet): Float64Array {
+  const sum = new Float64Array(dimension);
+  for (let at = 0; at < vectors.length; ) for (let k = 0; k < dimension; k++) sum[k] += vectors[at++];
+  return sum.map((x) => x / count);
+}
+
+const ROWS = 1024;
+
+/** `Σ (x − centre)(x − centre)ᵀ`, where each row may have a centre of its own. */
+export async function scatter(
+  set: Pick<TrainingSet, 'vectors' | 'dimension' | 'count'>,
+  centreOf: (row: number) => Float64Array,
+  threads: number,
+): Promise<Float64Array> {
+  const { vectors, dimension, count } = set;
+  const total = new Float64Array(dimension * dimension);
+  for (let start = 0; start < count; start += ROWS) {
+    const rows = Math.min(ROWS, count - start);
+    const centred = new Float32Array(rows * dimension);
+    for (let r = 0, at = 0; r < rows; r++) {
+      const centre = centreOf(start + r);
+      for (let k = 0; k < dimension; k++, at++) centred[at] = vectors[start * dimension + at] - centre[k];
+    }
+    const x = { data: centred, columns: dimension };
+    const part = await product(x, x, { transposed: 'first', threads });
+    for (let i = 0; i < total.length; i++) total[i] += part[i];
+  }
+  return symmetric(total, dimension);
+}
+
+/** The two halves differ in their last digits; what follows wants them equal. */
+export function symmetric(matrix: Float64Array, n: number): Float64Array {
+  for (let i = 0; i < n; i++)
+    for (let j = 0; j < i; j++) matrix[i * n + j] = matrix[j * n + i] = (matrix[i * n + j] + matrix[j * n + i]) / 2;
+  return matrix;
+}
+
+/** The mean of each class, and how many vectors it has. */
+export function classMeans({ vectors, dimension, classes, classCount }: TrainingSet): {
+  means: Float64Array[];
+  sizes: Int32Array;
+} {
+  const means = Array.from({ length: classCount }, () => new Float64Array(dimension));
+  const sizes = new Int32Array(classCount);
+  for (let i = 0; i < classes.length; i++) {
+    const sum = means[classes[i]];
+    sizes[classes[i]]++;
+    for (let k = 0; k < dimension; k++) sum[k] += vectors[i * dimension + k];
+  }
+  for (let c = 0; c < classCount; c++) for (let k = 0; k < dimension; k++) means[c][k] /= sizes[c];
+  return { means, sizes };
+}
+
+/** The covariance of the means, each with a weight, and their centre. */
+export async function spreadOfMeans(
+  means: Float64Array[],
+  weights: ArrayLike<number>,
+  dimension: number,
+  threads: number,
+): Promise<{ centre: Float64Array; spread: Float64Array }> {
+  let total = 0;
+  const centre = new Float64Array(dimension);
+  means.forEach((each, c) => {
+    total += weights[c];
+    for (let k = 0; k < dimension; k++) centre[k] += weights[c] * each[k];
+  });
+  for (let k = 0; k < dimension; k++) centre[k] /= total;
+  const rows = new Float32Array(means.length * dimension);
+  means.forEach((each, c) => {
+    const root = Math.sqrt(weights[c] / total);
+    for (let k = 0; k < dimension; k++) rows[c * dimension + k] = root * (each[k] - centre[k]);
+  });
+  const zero = new Float64Array(dimension);
+  return { centre, spread: await scatter({ vectors: rows, dimension, count: means.length }, () => zero, threads) };
 }

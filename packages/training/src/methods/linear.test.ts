@@ -4,7 +4,7 @@ import { load } from '@hers/compress';
 import { part } from '../../../../tools/parts.ts';
 import { faces, synthetic } from '../../testing/identities.ts';
 import { fit } from '../fit.ts';
-import { rankOne } from '../training/rank-one.ts';
+import { rankOne } from '../training/validation.ts';
 
 const data = part('data');
 
@@ -58,4 +58,22 @@ test('the same vectors and seed give the same bytes, and a loaded model does wha
     assert.deepEqual(loaded.metadata, first.metadata);
     assert.deepEqual(await loaded.transform(vectors), await first.transform(vectors));
   }
+});
+
+// A handful of people whose pictures lie on a line each: every matrix has a rank far below its
+// size.
+
+test('the linear methods are tried on little, and on what hardly varies', async () => {
+  const [people, pictures, dimension] = [12, 5, 128];
+  const vectors = new Float32Array(people * pictures * dimension);
+  for (let i = 0; i < people * pictures; i++)
+    for (let k = 0; k < dimension; k++) {
+      const person = Math.floor(i / pictures);
+      const turn = (i % pictures) / 10;
+      vectors[i * dimension + k] = Math.sin((person + 1) * (k + 1) * 12.9898) + turn * Math.cos((k + 1) * 78.233);
+    }
+  const labels = Array.from({ length: people * pictures }, (_, i) => Math.floor(i / pictures));
+  const made = await fit('auto', vectors, labels, { dimension: 8, settings: { ranking: null } });
+  assert.equal(made.outputDimension, 8);
+  assert.equal(made.metadata.figures.validationRank1, 1);
 });

@@ -2,12 +2,19 @@
 // cosine. They are one family, from PCA to LDA.
 
 import { CompressError } from '@hers/compress';
-import { product } from '../training/products.ts';
+import { product } from '../training/session.ts';
 import type { TrainingSet } from '../training/training-set.ts';
 import { appliedLinear } from './compressor-graph.ts';
-import { classMeans, mean, scatter, spreadOfMeans, symmetric } from './covariance.ts';
-import { type Eigen, symmetricEigen } from './eigen.ts';
-import { LeadingEigen } from './leading.ts';
+import {
+  classMeans,
+  type Eigen,
+  LeadingEigen,
+  mean,
+  scatter,
+  spreadOfMeans,
+  symmetric,
+  symmetricEigen,
+} from './eigen.ts';
 
 export interface LinearMap {
   /** One axis after the other, each as long as the input. */

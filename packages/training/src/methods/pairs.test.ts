@@ -3,11 +3,19 @@ import { test } from 'node:test';
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
 import { synthetic } from '../../testing/identities.ts';
-import { Pools } from '../training/pool.ts';
 import { trainingSet } from '../training/training-set.ts';
 import { deepmdsPlus, deepmdsPlusAuthors, hardCount } from './deepmds.ts';
 import { chainFor } from './network.ts';
-import { HardestPairs, largest, type Pairs, randomGenuine, randomImpostor, randomPairs, several } from './pairs.ts';
+import {
+  HardestPairs,
+  largest,
+  type Pairs,
+  Pools,
+  randomGenuine,
+  randomImpostor,
+  randomPairs,
+  several,
+} from './pairs.ts';
 
 test('the hardest pairs are those a full sort puts first', () => {
   fc.assert(

@@ -5,8 +5,8 @@ import { part } from '../../../../tools/parts.ts';
 import { checkGradients } from '../../testing/gradient-check.ts';
 import { faces, synthetic } from '../../testing/identities.ts';
 import { type FitOptions, fit } from '../fit.ts';
-import { rankOne } from '../training/rank-one.ts';
 import { parameterShapes } from '../training/trainer.ts';
+import { rankOne } from '../training/validation.ts';
 import { drawn } from './network.ts';
 import { ranking, rankingProblem } from './ranking.ts';
 

@@ -17,8 +17,7 @@
 import { CompressError } from '@hers/compress';
 import { Random } from '@hers/vectors/random';
 import { Graph, type Value } from '../training/autodiff.ts';
-import { decodeCheckpoint, fingerprintOf } from '../training/checkpoint.ts';
-import { train } from '../training/loop.ts';
+import { decodeCheckpoint, fingerprintOf, train } from '../training/loop.ts';
 import type { Matrices } from '../training/session.ts';
 import { named, type Problem, parameterShapes, Trainer } from '../training/trainer.ts';
 import { members, type TrainingSet } from '../training/training-set.ts';

@@ -5,8 +5,7 @@ import { checkGradients, doubleFeeds, doubles } from '../../testing/gradient-che
 import { synthetic } from '../../testing/identities.ts';
 import { batchOf, problemOf } from '../methods/deepmds.ts';
 import { type Architecture, chainFor, drawn } from '../methods/network.ts';
-import type { PairLoss } from '../methods/pair-loss.ts';
-import { randomGenuine, randomImpostor, several } from '../methods/pairs.ts';
+import { type PairLoss, randomGenuine, randomImpostor, several } from '../methods/pairs.ts';
 import type { Graph } from './autodiff.ts';
 import { type Feeds, openSession } from './session.ts';
 import { gradientGraph, named, type Problem, parameterShapes, Trainer } from './trainer.ts';

@@ -2,7 +2,7 @@
 // what is measured is paired, identity by identity.
 
 import { Random } from '@hers/vectors/random';
-import { largestProducts, product } from './products.ts';
+import { largestProducts, product } from './session.ts';
 import { gather, members, subset, type TrainingSet } from './training-set.ts';
 
 /** Vectors of held-out identities, and strangers in the gallery beside them, at most. */

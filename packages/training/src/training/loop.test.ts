@@ -2,11 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { load, type Metadata } from '@hers/compress';
 import { synthetic } from '../../testing/identities.ts';
-import { type FitOptions, fit } from '../fit.ts';
+import { type FitOptions, fit, type MethodName } from '../fit.ts';
 import { encodeCompressor, linearBody } from '../methods/compressor-graph.ts';
-import type { MethodName } from '../methods/index.ts';
 import type { Progress } from '../methods/method.ts';
-import { rankOne } from './rank-one.ts';
+import { rankOne } from './validation.ts';
 
 const { vectors, labels } = synthetic({ classes: 40, each: 5, dimension: 16 });
 const short = { steps: 18, pool: 120, hard: [5, 20] as [number, number], random: 20 };

@@ -1,12 +1,12 @@
 // The loop around the steps: learning rate, progress, the learning curve, the best weights so far,
 // an early end, interruption and resumption. What a step draws at random depends on the seed and
-// its number alone, so that training taken up again goes on as if nothing had happened.
+// its number alone, so that training taken up again from a checkpoint goes on as if nothing had
+// happened.
 
-import type { CurvePoint } from '@hers/compress';
-import { CompressError } from '@hers/compress';
-import type { Context } from '../methods/method.ts';
-import { type Checkpoint, encodeCheckpoint } from './checkpoint.ts';
-import type { Feeds } from './session.ts';
+import { CompressError, type CurvePoint } from '@hers/compress';
+import { decodeModel, encodeModel } from '@hers/compress/onnx';
+import type { Context, Task } from '../methods/method.ts';
+import type { Feeds, Matrices } from './session.ts';
 import type { Trainer } from './trainer.ts';
 
 export interface Course {
@@ -122,4 +122,72 @@ export async function train(trainer: Trainer, course: Course, context: Context):
 
 function ended({ steps, bestStep = 0 }: Record<string, number>, { patience, validate }: Course): boolean {
   return validate !== undefined && patience > 0 && steps - bestStep >= patience;
+}
+
+// Training that was interrupted, as bytes: the state of the optimizer, the best weights so far, and
+// what they belong to. An ONNX file without nodes: one format is enough.
+
+export interface Checkpoint {
+  /** The method, the vectors and the options it belongs to. */
+  fingerprint: string;
+  /** What is known of the courses that are over. */
+  settled: unknown;
+  step: number;
+  figures: Record<string, number>;
+  curve: CurvePoint[];
+  state: Matrices;
+  /** Of the weights that were validated. */
+  best: Float32Array | undefined;
+}
+
+const KEY = 'hers.checkpoint';
+const BEST = 'best';
+
+function encodeCheckpoint({ state, best, ...rest }: Checkpoint): Uint8Array<ArrayBuffer> {
+  const named = Object.entries({ ...state, ...(best && { [BEST]: { data: best, shape: [best.length] } }) });
+  const tensors = named.map(([name, { data, shape }]) => ({ name, data: data as Float32Array, shape }));
+  return encodeModel({ nodes: [], tensors, inputs: [], outputs: [], metadata: { [KEY]: JSON.stringify(rest) } });
+}
+
+/** Reads a checkpoint, and refuses one that belongs to other vectors or options. */
+export function decodeCheckpoint(bytes: Uint8Array, fingerprint: string): Checkpoint {
+  const { tensors, metadata } = decodeModel(bytes);
+  const refuse = (why: string) =>
+    new CompressError('INVALID_ARGUMENT', `This is not a checkpoint to resume from: ${why}.`);
+  if (metadata?.[KEY] === undefined) throw refuse('it was not written by fit');
+  let rest: Omit<Checkpoint, 'state' | 'best'>;
+  try {
+    rest = JSON.parse(metadata[KEY]);
+  } catch {
+    throw new CompressError('MALFORMED', 'The checkpoint is damaged: what it belongs to cannot be read.');
+  }
+  if (rest.fingerprint !== fingerprint) throw refuse('the method, the vectors, the seed or the settings have changed');
+  const state: Matrices = {};
+  for (const { name, shape, data } of tensors) {
+    if (!(data instanceof Float32Array)) throw refuse('it is damaged');
+    state[name] = { data, shape };
+  }
+  const { [BEST]: best, ...others } = state;
+  return { ...rest, state: others, best: best?.data as Float32Array | undefined };
+}
+
+/** Names a task: 53 bits of the vectors (FNV-1a in two lanes), and everything else in words. */
+export function fingerprintOf(method: string, { set, dimension, seed, validation, settings }: Task<object>): string {
+  let [low, high] = [0x811c9dc5, 0x01000193];
+  for (const words of [new Uint32Array(set.vectors.buffer), new Uint32Array(set.classes.buffer)])
+    for (let i = 0; i < words.length; i++) {
+      low = Math.imul(low ^ words[i], 0x01000193);
+      high = Math.imul(high ^ (words[i] + i), 0x85ebca6b);
+    }
+  const vectors = `${(low >>> 0).toString(16)}${(high >>> 0).toString(16)}`;
+  return JSON.stringify({
+    method,
+    vectors,
+    count: set.count,
+    from: set.dimension,
+    dimension,
+    seed,
+    validation,
+    settings,
+  });
 }

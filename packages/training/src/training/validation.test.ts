@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { synthetic } from '../../testing/identities.ts';
-import { rankOne, rankOneFast } from './rank-one.ts';
+import { rankOne, rankOneFast } from './validation.ts';
 
 /** By the definition, one probe after the other. */
 function obvious(vectors: Float32Array, labels: Int32Array, strangers: Float32Array): number {
