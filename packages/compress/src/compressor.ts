@@ -2,9 +2,8 @@
 // that they describe.
 
 import { CompressError } from './errors.ts';
-import { decodeModel, type OnnxModel } from './onnx.ts';
+import { decodeModel, malformed, type OnnxModel } from './onnx.ts';
 import { compile, type Program } from './plain.ts';
-import { malformed } from './protobuf.ts';
 
 /**
  * Something that runs ONNX models: `runtime.node.ts` here, onnxruntime-web or another in a browser.

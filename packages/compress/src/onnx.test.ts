@@ -4,9 +4,8 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { Random } from '@hers/vectors/random';
 import { ModelProtoSchema } from 'onnx-buf';
 import * as ort from 'onnxruntime-node';
-import { decodeModel, encodeModel, type OnnxModel, type OnnxNode } from './onnx.ts';
+import { decodeModel, encodeModel, fieldsOf, type OnnxModel, type OnnxNode } from './onnx.ts';
 import { compile } from './plain.ts';
-import { fieldsOf } from './protobuf.ts';
 
 const random = new Random(5);
 const numbers = (count: number) => Float32Array.from({ length: count }, () => random.normal());

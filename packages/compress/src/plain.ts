@@ -3,8 +3,7 @@
 
 import { CompressError } from './errors.ts';
 import { multiplyTransposed } from './multiply.ts';
-import type { OnnxModel, OnnxNode, OnnxTensor } from './onnx.ts';
-import { malformed } from './protobuf.ts';
+import { malformed, type OnnxModel, type OnnxNode, type OnnxTensor } from './onnx.ts';
 
 /**
  * Rows that go through the layers together: enough for the blocks of the product, few enough for

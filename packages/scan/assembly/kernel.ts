@@ -6,8 +6,7 @@ export { companions, intt } from '../../ring/assembly/ntt';
 export { uniform } from '../../ring/assembly/sample';
 export { packBits, switchRound, switchShare } from '../../ring/assembly/convert';
 export { xxhFinish, xxhStart, xxhStripes } from '../../ring/assembly/xxh64';
-export { copyWords, interleave } from './slices';
-export { accumulate, accumulatePacked, reduce } from './mac';
+export { accumulate, accumulatePacked, copyWords, interleave, reduce } from './mac';
 
 /** Where free memory begins. */
 export function heapBase(): usize {

@@ -26,7 +26,6 @@
 
 #include "memory.h"
 #include "segment.h"
-#include "spares.h"
 #include "tables.h"
 #include "variant.h"
 

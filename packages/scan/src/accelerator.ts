@@ -3,11 +3,10 @@
 
 export { segmentBytes } from './builder.ts';
 export { checkKernel } from './choose.ts';
-export { checkComparable } from './comparable.ts';
+export { checkComparable } from './kernel.ts';
 export { layoutOf, responseHead } from './native/native.ts';
 export type { Deliver, NativeLayout, ScanRef } from './native/native-addon.ts';
 export { batchesFrom, cutFile, NativeRun, resultsOf, type Steering } from './native/native-run.ts';
 export { damagedPart } from './reference.ts';
-export { isPacked, PANEL_ROWS } from './segment.ts';
-export { readFully, readHeader } from './segment-file.ts';
+export { isPacked, PANEL_ROWS, readFully, readHeader } from './segment.ts';
 export { largest, mixed, type Residue, specimenBlock, specimenQuery } from './specimen.ts';

@@ -24,10 +24,11 @@ import {
   panelRuns,
   partCount,
   putRows,
+  readFully,
   rowBytes,
   type SegmentHeader,
+  writeFully,
 } from './segment.ts';
-import { readFully, writeFully } from './segment-file.ts';
 
 /** Segments of large blocks stay near this size, so that replacing one is cheap. */
 const SEGMENT_BYTES = 2 ** 29;

@@ -20,8 +20,6 @@ export {
   questionIn,
 } from './envelope.ts';
 export { Framed, frame, freeBytes, Grouped, groupsOf, grown, Renewable, unframe, unframeGroups } from './frames.ts';
-export { isLoopback } from './loopback.ts';
-export { COLLECTION_NAME, checkCollectionName, isCollectionName } from './names.ts';
 export {
   checkBlocks,
   checkWhole,
@@ -44,6 +42,7 @@ export {
   CHANGE_FIELDS,
   type Change,
   type CollectionInfo,
+  eitherSignal,
   HANDLE_BYTES,
   type Ids,
   type InboxItem,
@@ -58,13 +57,15 @@ export {
   type Service,
   type ShardCoverage,
   type StageId,
+  withMethods,
 } from './service.ts';
-export { eitherSignal } from './signals.ts';
 export {
+  COLLECTION_NAME,
   COMMIT_PARTS,
   type CollectionBody,
   type CommitHead,
   type CreateHead,
+  checkCollectionName,
   collectionPath,
   decodeCommit,
   decodeError,
@@ -81,6 +82,8 @@ export {
   type HelloBody,
   ID_COST,
   ITEM_KIND,
+  isCollectionName,
+  isLoopback,
   MAX_IDS,
   MAX_REMOVED,
   type ManifestHead,
@@ -97,4 +100,3 @@ export {
   takesGzip,
   unpackIds,
 } from './wire.ts';
-export { withMethods } from './with-methods.ts';

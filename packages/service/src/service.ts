@@ -410,3 +410,46 @@ export interface Service {
   /** Ends what is under way, and frees everything. */
   close(): Promise<void>;
 }
+
+/**
+ * Returns the service with these methods in place of its own: to count, to watch, to fail, to
+ * cheat.
+ */
+export function withMethods<S extends Service>(service: S, methods: Partial<Service>): S {
+  return new Proxy(service, {
+    get(target, name: keyof Service) {
+      const owner = methods[name] ? methods : target;
+      const value = owner[name];
+      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(owner) : value;
+    },
+  });
+}
+
+interface EitherSignal {
+  readonly signal: AbortSignal;
+  /** A third reason. */
+  readonly stop: (reason: unknown) => void;
+  /** Lets go of both sources. */
+  readonly done: () => void;
+}
+
+/**
+ * Makes one signal of two reasons to stop. AbortSignal.any would keep every signal it ever made for
+ * as long as the longer-lived of its sources.
+ */
+export function eitherSignal(ending: AbortSignal, given?: AbortSignal): EitherSignal {
+  const either = new AbortController();
+  const onAbort = (event: Event) => either.abort((event.target as AbortSignal).reason);
+  const sources = given ? [ending, given] : [ending];
+  for (const source of sources) {
+    if (source.aborted) either.abort(source.reason);
+    else source.addEventListener('abort', onAbort, { once: true });
+  }
+  return {
+    signal: either.signal,
+    stop: (reason) => either.abort(reason),
+    done: () => {
+      for (const source of sources) source.removeEventListener('abort', onAbort);
+    },
+  };
+}

@@ -7,6 +7,7 @@ import { BLOCK_ID_BYTES, HANDLE_BYTES, LIST_ID_BYTES } from './service.ts';
 import {
   COMMIT_PARTS,
   type CommitHead,
+  checkCollectionName,
   decodeCommit,
   decodeError,
   decodeInfo,
@@ -16,6 +17,8 @@ import {
   encodeInfo,
   encodeMessage,
   ITEM_KIND,
+  isCollectionName,
+  isLoopback,
   MAX_REMOVED,
   type Message,
   packIds,
@@ -230,4 +233,34 @@ it('a commit that deletes too much, lacks a part, or whose ids do not fit, is re
   assert.throws(() => decode([empty, empty, new Uint8Array(BLOCK_ID_BYTES - 1), empty]), malformed);
   for (let n = 0; n < COMMIT_PARTS; n++) assert.throws(() => decode(new Array(n).fill(empty)), malformed);
   assert.doesNotThrow(() => decode(new Array(COMMIT_PARTS).fill(empty)));
+});
+
+it('a collection name is what paths and URLs can carry', () => {
+  for (const name of ['a', '7', 'faces', 'Faces-2026.v1_x', 'a'.repeat(64)]) {
+    assert.ok(isCollectionName(name), name);
+    checkCollectionName(name);
+  }
+  for (const name of ['', '.', '..', '-a', '_a', 'a b', 'a/b', 'a\n', 'ä', 'a'.repeat(65), 7, null, undefined, ['a']]) {
+    assert.ok(!isCollectionName(name), String(name));
+    assert.throws(
+      () => checkCollectionName(name),
+      (error) => error instanceof HersError && error.code === 'INVALID_ARGUMENT',
+    );
+  }
+});
+
+it('an address of this machine alone is told from all others, however it is written', () => {
+  for (const host of ['localhost', '127.0.0.1', '127.255.255.254', '::1', '[::1]']) assert.ok(isLoopback(host), host);
+  const others = [
+    '',
+    '0.0.0.0',
+    '::',
+    '10.0.0.1',
+    '128.0.0.1',
+    '127.0.0.256',
+    '127.0.0.1.example',
+    '127.1',
+    'localhost.example',
+  ];
+  for (const host of others) assert.ok(!isLoopback(host), host);
 });

@@ -12,7 +12,6 @@
 import { type ErrorCode, HersError, isErrorCode } from '@hers/scheme';
 import { bytesToHex, hexToBytes } from '@noble/hashes/utils.js';
 import { unframe, unframeGroups } from './frames.ts';
-import { isCollectionName } from './names.ts';
 import {
   BLOCK_ID_BYTES,
   type Change,
@@ -424,4 +423,32 @@ export function decodeInfo(body: unknown): CollectionInfo {
     blocks,
     bytes,
   };
+}
+
+/** The rule for names of collections, which appear in paths and URLs, as a regular expression. */
+export const COLLECTION_NAME = '^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$';
+const pattern = new RegExp(COLLECTION_NAME);
+
+export function isCollectionName(name: unknown): name is string {
+  return typeof name === 'string' && pattern.test(name);
+}
+
+/** INVALID_ARGUMENT when no collection can have this name. */
+export function checkCollectionName(name: unknown): asserts name is string {
+  if (!isCollectionName(name))
+    throw new HersError(
+      'INVALID_ARGUMENT',
+      'a collection name has 1 to 64 letters, digits, dots, dashes or underscores, and begins with a letter or digit',
+    );
+}
+
+/**
+ * Says whether traffic stays on this machine: a client then needs no TLS for its token, and a
+ * server no token for its clients. True for 127.0.0.0/8, for ::1, also as URLs write it, and for
+ * `localhost`.
+ */
+export function isLoopback(host: string): boolean {
+  if (host === 'localhost' || host === '::1' || host === '[::1]') return true;
+  const octets = /^127\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(host)?.slice(1) ?? [];
+  return octets.length > 0 && octets.every((octet) => Number(octet) <= 255);
 }

@@ -7,10 +7,15 @@ import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
 import { encodeResponse, givenRows, HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
 import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
-import { checkComparable } from '../comparable.ts';
-import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
-import { decodeHeader, isPacked, PANEL_ROWS, type SegmentHeader } from '../segment.ts';
-import { readHeader } from '../segment-file.ts';
+import {
+  checkComparable,
+  type Kernel,
+  type ScanOptions,
+  type ScanResult,
+  type SegmentHandle,
+  type SegmentSource,
+} from '../kernel.ts';
+import { decodeHeader, isPacked, PANEL_ROWS, readHeader, type SegmentHeader } from '../segment.ts';
 import {
   type Addon,
   type Isa,

@@ -2,11 +2,12 @@
 // endings come back.
 
 import { Worker } from 'node:worker_threads';
-import { Counters, STAGE_WORDS } from './wasm-counters.ts';
 import {
+  Counters,
   type FromThread,
   type PrepareStage,
   type ScanStage,
+  STAGE_WORDS,
   STAGES,
   type StageSegment,
   type ThreadData,

@@ -1,7 +1,7 @@
 // The one memory of the WebAssembly kernel, and its parts.
 //
 //   tables of each ring      16 bytes per slot and prime, kept
-//   one area for each thread wasm-area.ts, kept
+//   one area for each thread wasm-stage.ts, kept
 //   a search's query slices  8 bytes per row and slot of each query: 2.1 MB at 128 dimensions,
 //                            268 MB for the largest query (4100 rows, n = 4096, two primes), which
 //                            therefore fits whole; larger batches are answered in several passes

@@ -9,10 +9,9 @@
 import { encodeResponse, givenRows, HersError, polyWords, type Query } from '@hers/scheme';
 import type { ScanResult, SegmentHandle } from '../kernel.ts';
 import { damagedPart } from '../reference.ts';
-import { MAX_QUERIES } from './wasm-area.ts';
 import type { Crew, StageListener, StageOrder } from './wasm-crew.ts';
 import type { WasmMemory } from './wasm-memory.ts';
-import type { StageQuery, StageRing } from './wasm-stage.ts';
+import { MAX_QUERIES, type StageQuery, type StageRing } from './wasm-stage.ts';
 
 /**
  * No further segment is started while more than this many bytes of results, promised or delivered,

@@ -6,16 +6,20 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { bitLength } from '@hers/ring';
 import { HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
-import { checkComparable } from '../comparable.ts';
-import type { Kernel, ScanOptions, ScanResult, SegmentHandle, SegmentSource } from '../kernel.ts';
-import { decodeHeader, isPacked, panelRuns, type SegmentHeader } from '../segment.ts';
-import { readHeader } from '../segment-file.ts';
-import { AREA_BYTES } from './wasm-area.ts';
+import {
+  checkComparable,
+  type Kernel,
+  type ScanOptions,
+  type ScanResult,
+  type SegmentHandle,
+  type SegmentSource,
+} from '../kernel.ts';
+import { decodeHeader, isPacked, panelRuns, readHeader, type SegmentHeader } from '../segment.ts';
 import { Crew } from './wasm-crew.ts';
 import { MAXIMUM_BYTES, placeTables, WasmMemory } from './wasm-memory.ts';
 import { compileModule, instantiate, type WasmExports } from './wasm-module.ts';
 import { Scan } from './wasm-scan.ts';
-import type { StageRing, WasmTimes } from './wasm-stage.ts';
+import { AREA_BYTES, type StageRing, type WasmTimes } from './wasm-stage.ts';
 
 const MAX_THREADS = 64;
 /** Bytes in memory are copied in pieces of this size, so that the event loop runs in between. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import type { Service } from './service.ts';
-import { withMethods } from './with-methods.ts';
+import { type Service, withMethods } from './service.ts';
 
 /** As stores are: with private fields, which only the object itself can reach. */
 class Counter {
