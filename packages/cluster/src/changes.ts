@@ -1,12 +1,12 @@
 // What is current of a collection, and how a change becomes it.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { eitherSignal, HersError } from '@hers/service';
 import { type ShardState, stateOf } from '@hers/store/stages';
 import { majorityOf, type PlacedCollection } from './directory.ts';
 import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
 import type { Members } from './members.ts';
-import { pause } from './pause.ts';
 import type { Peers } from './peers.ts';
 import { type Answer, isPassing, quorum } from './quorum.ts';
 import {

@@ -2,6 +2,7 @@
 // their replicas, appended to the ledger, and applied.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CallOptions,
   CHANGE_FIELDS,
@@ -19,7 +20,6 @@ import { checkBytes, isCode } from './arguments.ts';
 import { type Collections, type Current, PLACEMENT_TRIES } from './collections.ts';
 import { majorityOf, type PlacedCollection } from './directory.ts';
 import { type ClusterNode, writeTo } from './node.ts';
-import { pause } from './pause.ts';
 import { quorum } from './quorum.ts';
 import {
   addressOf,
@@ -32,8 +32,7 @@ import {
   shardOf,
   shardState,
 } from './shard.ts';
-import type { StageKind } from './stage-names.ts';
-import type { Staging } from './staging.ts';
+import type { StageKind, Staging } from './staging.ts';
 
 /** How long a change waits for replicas that lag. */
 const LAG_MS = 10_000;

@@ -33,10 +33,9 @@ import { Committing } from './committing.ts';
 import { Inboxes } from './inboxes.ts';
 import type { ClusterNode } from './node.ts';
 import { Reading } from './reading.ts';
-import { Filling } from './restoring.ts';
 import { type SearchedShard, searchShards } from './search.ts';
 import { FIRST_VERSION, HOME, MADE, MAX_SHARDS, shardManifest, shardName, shardOf } from './shard.ts';
-import { joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
+import { Filling, joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
 import { Staging } from './staging.ts';
 
 export interface CoordinatorOptions {

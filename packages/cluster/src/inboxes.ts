@@ -4,6 +4,7 @@
 // the replicas when it is acknowledged, everybody sees the same numbers, and it is copied and moved
 // as other shards are. It is made when something is posted for the first time.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CallOptions,
   eitherSignal,
@@ -32,7 +33,6 @@ import { Committing } from './committing.ts';
 import { INBOXES, type PlacedCollection } from './directory.ts';
 import { handleOf, type InboxEntry, InboxState } from './inbox-state.ts';
 import type { ClusterNode } from './node.ts';
-import { pause } from './pause.ts';
 import { Reading } from './reading.ts';
 import { HOME, shardName } from './shard.ts';
 import { Staging } from './staging.ts';

@@ -4,11 +4,10 @@ export type { Directory, Move, NodeInfo, PlacedCollection } from './directory.ts
 export type { ClusterCalls } from './fence.ts';
 export { CLUSTER_FILES, type InitOptions, initCluster } from './init.ts';
 export type { Ledger, LedgerEntry } from './ledger.ts';
-export { MemoryLedger } from './ledger-memory.ts';
 export { NatsLedger, type NatsLedgerOptions, openNatsLedger } from './ledger-nats.ts';
 export { ClusterNode, type NodeOptions } from './node.ts';
 export type { ShardSearch, ShardService } from './shard.ts';
-export { type ClusterOptions, type RunningNode, serveNode, startNode } from './start.ts';
+export { type ClusterOptions, type RunningNode, startNode } from './start.ts';
 export {
   type ClusterStatus,
   type CollectionStatus,

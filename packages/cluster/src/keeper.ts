@@ -1,6 +1,7 @@
 // Keeps the shards of one node current and whole: it applies the ledger to them, and copies from a
 // sibling what the ledger cannot bring up to date, what is damaged, and what moves here.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import type { ShardState } from '@hers/store/stages';
@@ -9,11 +10,10 @@ import { DIRECTORY, decodeDirectory, isSeen, majorityOf, type PlacedCollection }
 import { InboxState } from './inbox-state.ts';
 import { type Ledger, newestOf } from './ledger.ts';
 import type { Members } from './members.ts';
-import type { Mover } from './mover.ts';
 import type { Peers } from './peers.ts';
+import type { Mover } from './placement.ts';
 import { isPassing } from './quorum.ts';
 import { type ChangeEntry, decodeEntry, decodeHome, HOME, isCurrent, readAddress, shardName } from './shard.ts';
-import { throttled } from './throttle.ts';
 
 export interface KeeperOptions {
   /** Milliseconds after which shards that no collection has are removed; an hour by default. */
@@ -213,7 +213,7 @@ export class Keeper {
     for await (const { damage, collection } of this.#node.store.scrub({ signal, threads: 1 })) {
       if (!damage) continue;
       if (collection !== undefined) this.#damaged.add(collection);
-      // Of the catalogue itself: when it is opened again, it is set aside (folder.ts).
+      // Of the catalogue itself: when it is opened again, it is set aside (start.ts).
       else this.#options.onBackgroundError?.(damage);
     }
   }
@@ -312,3 +312,15 @@ const forked = (name: string, version: number, from: string) =>
     'DAMAGED',
     `${name} had version ${version} by a change that the ledger lost; it is copied from ${from}`,
   );
+
+/** Passes pieces on, as many bytes a second as this at most, on average since the first. */
+async function* throttled(pieces: AsyncIterable<Uint8Array>, bytesPerSecond: number): AsyncGenerator<Uint8Array> {
+  const began = performance.now();
+  let bytes = 0;
+  for await (const piece of pieces) {
+    yield piece;
+    bytes += piece.length;
+    const wait = (1000 * bytes) / bytesPerSecond - (performance.now() - began);
+    if (wait > 1) await pause(wait);
+  }
+}

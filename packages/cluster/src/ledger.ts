@@ -2,8 +2,8 @@
 // provides it is a service of its own, such as NATS with JetStream (ledger-nats.ts); an engine that
 // can append on a condition, read and notify can stand in.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
-import { pause } from './pause.ts';
 
 export interface LedgerEntry {
   readonly topic: string;

@@ -1,6 +1,7 @@
 // The directory as one node knows it: it follows the ledger, and what a majority of the nodes has
 // counts. Whoever changes it brings the change to a majority.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import { HersError, type Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import {
@@ -15,7 +16,6 @@ import {
   type PlacedCollection,
 } from './directory.ts';
 import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
-import { pause } from './pause.ts';
 import type { Peers } from './peers.ts';
 import { isPassing, quorum } from './quorum.ts';
 import { shardName } from './shard.ts';

@@ -5,11 +5,13 @@ import { join } from 'node:path';
 import { it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
+import { conformance, heldTo } from '@hers/service/conformance';
 import { openStore } from '@hers/store';
+import { MemoryLedger } from '../testing/ledger-memory.ts';
+import { LocalCluster } from '../testing/local.ts';
 import { Coordinator } from './coordinator.ts';
 import { DIRECTORY, EMPTY_DIRECTORY, encodeDirectory } from './directory.ts';
 import type { LedgerEntry } from './ledger.ts';
-import { MemoryLedger } from './ledger-memory.ts';
 import { ClusterNode } from './node.ts';
 
 /** A ledger as a server of NATS gives it that has just started. */
@@ -80,3 +82,23 @@ it('a directory that is older than one that was seen is not built on', () =>
     assert.deepEqual(Object.keys(node.members.directory.nodes), ['n1']);
     await service.close();
   }));
+
+const NAMES = ['n1', 'n2', 'n3'];
+
+conformance('a cluster in one process', async () => {
+  const cluster = await LocalCluster.make();
+  await cluster.start(...NAMES);
+  let service = cluster.coordinator('n1');
+  return {
+    service,
+    keepsStages: true,
+    async reopen() {
+      await cluster.stop(...NAMES);
+      await cluster.start(...NAMES);
+      service = cluster.coordinator('n1');
+      return service;
+    },
+    heldTo: async (_, partitions) => heldTo(service, partitions),
+    done: () => cluster.close(),
+  };
+});

@@ -2,6 +2,7 @@
 // the other nodes say.
 
 import { createHash } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
 import { Changes } from './changes.ts';
@@ -10,9 +11,8 @@ import { type ClusterCalls, fencedShards } from './fence.ts';
 import { Keeper, type KeeperOptions, type Kept } from './keeper.ts';
 import type { Ledger } from './ledger.ts';
 import { Members } from './members.ts';
-import { Mover } from './mover.ts';
-import { pause } from './pause.ts';
 import { Peers } from './peers.ts';
+import { Mover } from './placement.ts';
 import { firstOf, isGone, isPassing, quorum } from './quorum.ts';
 import { type ShardService, shardName, shardOf } from './shard.ts';
 

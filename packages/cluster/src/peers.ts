@@ -2,7 +2,6 @@
 // been silent for how long.
 
 import { HersError } from '@hers/service';
-import { AwakeClock } from './awake-clock.ts';
 import type { NodeInfo } from './directory.ts';
 import type { Suspicion } from './quorum.ts';
 import type { ShardService } from './shard.ts';
@@ -103,5 +102,31 @@ export class Peers implements Suspicion {
   async close(): Promise<void> {
     this.#clock.stop();
     await Promise.allSettled([...this.#peers.values()].map(({ service }) => service.close()));
+  }
+}
+
+const TICK_MS = 500;
+/** Between two ticks, at most. */
+const LONGEST_MS = 4 * TICK_MS;
+
+/**
+ * Counts the time in which this process could run. While its machine sleeps or it is stopped,
+ * nobody else has been silent.
+ */
+class AwakeClock {
+  #last = performance.now();
+  #ms = 0;
+  readonly #timer: NodeJS.Timeout = setInterval(() => this.now(), TICK_MS).unref();
+
+  /** Milliseconds since it was made. */
+  now(): number {
+    const now = performance.now();
+    this.#ms += Math.min(now - this.#last, LONGEST_MS);
+    this.#last = now;
+    return this.#ms;
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
   }
 }

@@ -1,6 +1,7 @@
 // Records, lists and blocks of a collection, each from a replica that has all that the home knows
 // of.
 
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CallOptions,
   eitherSignal,
@@ -14,7 +15,6 @@ import {
 import { checkBytes, checkIds, hex, isCode } from './arguments.ts';
 import type { Collections, Current } from './collections.ts';
 import type { ClusterNode } from './node.ts';
-import { pause } from './pause.ts';
 import { firstOf, itemsOfFirst } from './quorum.ts';
 import { isCurrent, shardName, shardOf } from './shard.ts';
 

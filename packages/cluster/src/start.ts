@@ -1,18 +1,18 @@
 // A machine as a node: its folder, the ledger, a port for the other nodes, and the Service for
 // clients.
 
+import { mkdir, rename } from 'node:fs/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import { HersError, type OptionNames, refuseUnknown, type Service, withMethods } from '@hers/service';
-import type { StoreOptions } from '@hers/store';
+import { type FolderStore, openStore, type StoreOptions } from '@hers/store';
 import { certifiedBy, type NodeCertificate } from './certified.ts';
 import { Coordinator } from './coordinator.ts';
 import { DIRECTORY, type Directory, decodeDirectory } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
-import { openShards } from './folder.ts';
 import { newestOf } from './ledger.ts';
 import { NatsLedger, type NatsLedgerOptions } from './ledger-nats.ts';
 import { ClusterNode, type NodeOptions } from './node.ts';
-import { pause } from './pause.ts';
 import { HttpShards, serveShards } from './transport.ts';
 
 /** How a machine becomes a node. */
@@ -203,4 +203,70 @@ export async function serveNode(
     await service.close();
     throw error;
   }
+}
+
+// The folder of a node. If its catalogue is damaged and others have all that it keeps, it is set
+// aside, and the node begins with an empty one, as after the loss of a disk.
+
+/** With fewer, the others are no majority without this one. */
+const REPLICAS_TO_SPARE = 3;
+
+export interface FolderOptions {
+  /** How the folder is opened. */
+  readonly store?: Omit<StoreOptions, 'mode' | 'shards'> | undefined;
+  /** The directory, if the folder cannot say what it is. */
+  readonly directory: () => Promise<Directory | undefined>;
+  /** Called with the damage. */
+  readonly report?: ((error: unknown) => void) | undefined;
+}
+
+/** Opens the folder of a node. */
+export async function openShards(folder: string, name: string, options: FolderOptions): Promise<FolderStore> {
+  const { report = () => {} } = options;
+  const open = () => openStore(folder, { ...options.store, shards: true });
+  let store: FolderStore | undefined;
+  let damage: HersError | undefined;
+  try {
+    store = await open();
+    damage = store.isReadOnly ? await catalogueDamage(store) : undefined;
+    if (!damage) return store;
+  } catch (error) {
+    if (!(error instanceof HersError && error.code === 'DAMAGED')) throw error;
+    damage = error;
+  }
+  const known = await store?.getManifest(DIRECTORY).catch(() => undefined);
+  const directory = known ? decodeDirectory(known.manifest) : await options.directory().catch(() => undefined);
+  if (!directory || !canBeSpared(directory, name)) {
+    // What can be read of it may be all that there is.
+    if (!store) throw damage;
+    report(damage);
+    return store;
+  }
+  await store?.close();
+  const aside = `${folder}.damaged-${Date.now()}`;
+  try {
+    await rename(folder, aside);
+    await mkdir(folder, { mode: 0o700 });
+  } catch {
+    throw new HersError('DAMAGED', `${damage.message}. Move it elsewhere, and start this node with an empty folder`);
+  }
+  report(
+    new HersError(
+      'DAMAGED',
+      `${damage.message}. It is kept as ${aside}, and this node copies its shards from others; remove it when all is well`,
+    ),
+  );
+  return open();
+}
+
+async function catalogueDamage(store: FolderStore): Promise<HersError | undefined> {
+  // The catalogue comes first.
+  for await (const { damage } of store.scrub({ threads: 1 })) return damage;
+  return undefined;
+}
+
+/** Whether all shards that this node keeps are kept by a majority of others as well. */
+function canBeSpared({ collections }: Directory, name: string): boolean {
+  const kept = Object.values(collections).flatMap(({ shards }) => shards.filter((nodes) => nodes.includes(name)));
+  return kept.every((nodes) => nodes.length >= REPLICAS_TO_SPARE);
 }

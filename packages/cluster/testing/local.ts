@@ -9,11 +9,11 @@ import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/service';
 import { Coordinator, type CoordinatorOptions } from '../src/coordinator.ts';
 import { DIRECTORY, decodeDirectory } from '../src/directory.ts';
-import { openShards } from '../src/folder.ts';
 import { type Ledger, newestOf } from '../src/ledger.ts';
-import { MemoryLedger } from '../src/ledger-memory.ts';
 import { ClusterNode, type NodeOptions } from '../src/node.ts';
 import type { ShardService } from '../src/shard.ts';
+import { openShards } from '../src/start.ts';
+import { MemoryLedger } from './ledger-memory.ts';
 
 const PARENT = existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
 

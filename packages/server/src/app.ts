@@ -6,23 +6,20 @@ import type { FastifyInstance } from 'fastify';
 import { type AdminTools, adminRoutes } from './admin-routes.ts';
 import type { Audit } from './audit.ts';
 import { Connections } from './connections.ts';
+import { VERSION } from './docs.ts';
 import { Rates } from './gate.ts';
 import { Guests, type Measure } from './guests.ts';
-import { addRoute } from './handler.ts';
-import { addHooks } from './hooks.ts';
+import { addHooks, addRoute } from './hooks.ts';
 import { checkLimits, type Limits } from './limits.ts';
-import type { LogOptions } from './logs.ts';
 import { type DeviceGauges, Metrics } from './metrics.ts';
-import { type CorsOrigins, Pages } from './pages.ts';
+import { type CorsOrigins, Pages, type Site, siteRoutes } from './pages.ts';
 import type { Parts } from './parts.ts';
 import { type Route, routesOf } from './routes.ts';
 import { Scans } from './scans.ts';
 import { type ShardCalls, shardRoutes } from './shard-routes.ts';
-import { type Site, siteRoutes } from './site.ts';
 import type { TlsOptions } from './tls.ts';
 import type { TokenCheck } from './tokens.ts';
-import { makeTransport } from './transport.ts';
-import { VERSION } from './version.ts';
+import { type LogOptions, makeTransport } from './transport.ts';
 
 export interface AppOptions {
   readonly limits?: Partial<Limits>;

@@ -3,8 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
-import { bodyOf } from './body.ts';
-import { Pace } from './pace.ts';
+import { bodyOf, Pace } from './body.ts';
 
 /** What `work` does with the body of a request that is really sent. */
 async function received<T>(body: Uint8Array<ArrayBuffer>, work: (raw: IncomingMessage) => Promise<T>): Promise<T> {

@@ -1,8 +1,9 @@
-// What a client sends, piece by piece: never more than allowed, and never more slowly.
+// Bodies in both directions, piece by piece. A client sends never more than allowed, and neither
+// sends nor takes more slowly.
 
-import type { IncomingMessage } from 'node:http';
-import { freeBytes, grown, HersError } from '@hers/service';
-import type { Pace } from './pace.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { freeBytes, grown, HersError, OCTETS } from '@hers/service';
+import type { FastifyReply } from 'fastify';
 
 export interface BodyLimits {
   /** Undefined: as much as comes. */
@@ -186,4 +187,150 @@ export async function drain(
 
 function tooLarge(bytes: number, limit: number): HersError {
   return new HersError('TOO_LARGE', `this body has ${bytes} bytes or more; this server takes ${limit} at most`);
+}
+
+// An answer of octets on its way to a client: a piece at a time, and the next when the one before
+// was taken. Who takes them too slowly is given up.
+
+export interface AnswerOptions {
+  /** A client that takes nothing for so long is given up. */
+  readonly stallMs: number;
+  readonly pace: Pace;
+  /** Ends it where it is. */
+  readonly signal: AbortSignal;
+  /** Hears when it begins, and what was taken. */
+  readonly onBegin: () => void;
+  readonly onSent: (bytes: number) => void;
+}
+
+export class Answer {
+  readonly #reply: FastifyReply;
+  readonly #response: ServerResponse;
+  readonly #options: AnswerOptions;
+  /** From then on its status is sent. */
+  begun = false;
+
+  constructor(reply: FastifyReply, options: AnswerOptions) {
+    this.#reply = reply;
+    this.#response = reply.raw;
+    this.#options = options;
+  }
+
+  /** The connection is closed. */
+  get gone(): boolean {
+    return this.#response.destroyed;
+  }
+
+  #begin(): void {
+    this.begun = true;
+    this.#options.onBegin();
+    const { statusCode } = this.#reply;
+    const headers = { ...this.#reply.getHeaders(), 'content-type': OCTETS } as Record<string, string>;
+    this.#reply.hijack();
+    this.#response.writeHead(statusCode, headers);
+  }
+
+  /** Resolves when the client has taken it. */
+  write(bytes: Uint8Array): Promise<void> {
+    if (!this.begun) this.#begin();
+    const response = this.#response;
+    const { stallMs, pace, signal, onSent } = this.#options;
+    return new Promise((resolve, reject) => {
+      const gone = (): Error => (signal.aborted ? signal.reason : new HersError('UNAVAILABLE', 'the client is gone'));
+      const closed = () => settle(gone());
+      const stop = () => response.destroy();
+      const settle = (error?: Error | null) => {
+        clearTimeout(timer);
+        response.off('close', closed);
+        signal.removeEventListener('abort', stop);
+        pace.moved(error ? 0 : bytes.length);
+        if (!error && pace.isTooSlow(stallMs)) response.destroy();
+        if (error) return reject(error instanceof HersError ? error : gone());
+        onSent(bytes.length);
+        resolve();
+      };
+      const timer = setTimeout(stop, stallMs);
+      if (response.destroyed) return closed();
+      response.once('close', closed);
+      signal.addEventListener('abort', stop, { once: true });
+      pace.wait();
+      response.write(bytes, settle);
+    });
+  }
+
+  end(): void {
+    if (!this.begun) this.#begin();
+    this.#response.end();
+  }
+
+  /** It cannot be finished: the client must notice. */
+  breakOff(): void {
+    this.#response.destroy();
+  }
+}
+
+// How fast a client is: what it sends or takes, in the time that the server waits for it.
+
+/**
+ * Bytes a second that a client must move once it has been waited for that long; else a byte now and
+ * then would hold a connection for ever.
+ */
+export const MIN_RATE: number = 2 ** 14;
+/** Who is slower than this gives way when others find no room. */
+const GIVES_WAY_RATE = 2 ** 18;
+const GIVES_WAY_MS = 1000;
+
+export class Pace {
+  readonly #clock: () => number;
+  #waitedMs = 0;
+  #bytes = 0;
+  #since: number | undefined;
+
+  constructor(clock: () => number = () => performance.now()) {
+    this.#clock = clock;
+  }
+
+  /** It is the client's turn. */
+  wait(): void {
+    this.#since ??= this.#clock();
+  }
+
+  /** It was waited for, and so many bytes moved. */
+  moved(bytes: number): void {
+    this.#waitedMs = this.#waited();
+    this.#since = undefined;
+    this.#bytes += bytes;
+  }
+
+  #waited(): number {
+    return this.#waitedMs + (this.#since === undefined ? 0 : this.#clock() - this.#since);
+  }
+
+  /**
+   * Whether it has kept the server waiting for `stallMs` in all, and moved less than it must. What
+   * was long ago counts less and less.
+   */
+  isTooSlow(stallMs: number): boolean {
+    const waited = this.#waited();
+    if (waited <= stallMs) return false;
+    if (this.#bytes < (waited / 1000) * MIN_RATE) return true;
+    this.#waitedMs /= 2;
+    this.#bytes /= 2;
+    return false;
+  }
+
+  /**
+   * Bytes a second of waiting: infinite for one that has hardly been waited for, and none for one
+   * that has not moved for a while.
+   */
+  get rate(): number {
+    const waited = this.#waited();
+    if (waited - this.#waitedMs >= GIVES_WAY_MS) return 0;
+    return waited < GIVES_WAY_MS ? Number.POSITIVE_INFINITY : (1000 * this.#bytes) / waited;
+  }
+
+  /** Whether it should make room for others. */
+  get givesWay(): boolean {
+    return this.rate < GIVES_WAY_RATE;
+  }
 }

@@ -12,8 +12,7 @@ import {
   unpackIds,
 } from '@hers/service';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Answer } from './answer.ts';
-import { type BodyLimits, bodyOf, wholeBody } from './body.ts';
+import { Answer, type BodyLimits, bodyOf, wholeBody } from './body.ts';
 import type { Guest } from './guests.ts';
 import { type ItemParts, type Piece, type SendOptions, sendItems, sendPieces } from './items.ts';
 import type { Limits } from './limits.ts';

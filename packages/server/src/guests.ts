@@ -2,9 +2,9 @@
 // many at a time; when it has more, or memory is short, the slowest gives way, so that clients who
 // send or read slowly on purpose hold up nobody but themselves.
 
+import { Pace } from './body.ts';
 import { half, Overloaded, Rates } from './gate.ts';
 import { Hold, Memory } from './memory.ts';
-import { Pace } from './pace.ts';
 
 export interface GuestLimits {
   readonly scans: number;

@@ -3,7 +3,7 @@
 // busy as the scan.
 
 import { encodeError, freeBytes, ITEM_KIND } from '@hers/service';
-import type { Answer } from './answer.ts';
+import type { Answer } from './body.ts';
 
 /** An item in one or more parts, which follow each other. */
 export type ItemParts = readonly Uint8Array[];

@@ -29,14 +29,12 @@ import {
   unframeGroups,
 } from '@hers/service';
 import type { Call } from './call.ts';
-import { docsPage, STYLE_HASH } from './docs-page.ts';
+import { docsPage, openApi, STYLE_HASH, VERSION } from './docs.ts';
 import { JSON_TYPE } from './errors.ts';
 import type { ItemParts } from './items.ts';
-import { openApi } from './openapi.ts';
 import type { Parts } from './parts.ts';
 import type { Scans } from './scans.ts';
 import * as schemas from './schemas.ts';
-import { VERSION } from './version.ts';
 
 /**
  * `search` reads and searches, `write` changes records, `admin` makes, deletes, copies and restores

@@ -1,8 +1,9 @@
-// Fastify over TCP or TLS, and what happens to connections and requests before any hook sees them.
+// Fastify over TCP or TLS, its log, and what happens to connections and requests before any hook
+// sees them.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { HersError } from '@hers/service';
+import { HersError, refuseUnknown } from '@hers/service';
 import Fastify, {
   type FastifyInstance,
   type FastifyReply,
@@ -12,7 +13,6 @@ import Fastify, {
 } from 'fastify';
 import { refuseSocket } from './connections.ts';
 import { JSON_TYPE, refusalOf } from './errors.ts';
-import { type LogOptions, loggerOptions } from './logs.ts';
 import type { Parts } from './parts.ts';
 import type { TlsOptions } from './tls.ts';
 
@@ -77,4 +77,44 @@ function watchConnections({ server }: FastifyInstance, { connections, strangers,
   };
   server.prependListener('request', watch);
   server.prependListener('checkExpectation', watch);
+}
+
+// What is logged: names, numbers and codes. Never a header, a body, a query string, or the message
+// of an error that is not ours, for nobody knows what those hold.
+
+/** What is logged: this, and what is worse. */
+export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
+
+/** What is logged, and where to. */
+export interface LogOptions {
+  /** `info` by default. */
+  readonly level?: LogLevel;
+  /** Where lines of JSON go; standard output by default. */
+  readonly stream?: { write(line: string): void };
+}
+
+/** The kind of an error and where it happened; what it says only where it is one of ours. */
+function loggedError(error: unknown): object {
+  if (!(error instanceof Error)) return { type: typeof error };
+  const { name, stack = '', code } = error as Error & { code?: unknown };
+  const frames = stack.split('\n').filter((line) => /^\s+at /.test(line));
+  return {
+    type: name,
+    ...(typeof code === 'string' ? { code } : {}),
+    ...(error instanceof HersError ? { message: error.message } : {}),
+    stack: frames.slice(0, 12).map((line) => line.trim()),
+  };
+}
+
+function loggerOptions(options: LogOptions): object {
+  refuseUnknown(options, { level: true, stream: true }, 'a log');
+  const { level = 'info', stream } = options;
+  return {
+    level,
+    base: null,
+    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { err: loggedError, error: loggedError, req: () => undefined, res: () => undefined } as never,
+    ...(stream ? { stream } : {}),
+  };
 }

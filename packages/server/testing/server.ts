@@ -8,8 +8,8 @@ import { join, resolve } from 'node:path';
 import type { Service } from '@hers/service';
 import { openStore } from '@hers/store';
 import type { Measure } from '../src/guests.ts';
-import type { LogLevel } from '../src/logs.ts';
 import { type ServeOptions, serve } from '../src/server.ts';
+import type { LogLevel } from '../src/transport.ts';
 
 /** One value of ASN.1 in DER. */
 function der(tag: number, ...parts: readonly Uint8Array[]): Buffer {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { docsPage } from './docs-page.ts';
+import { docsPage } from './docs.ts';
 import type { Route } from './routes.ts';
 
 const handle = async () => undefined;

@@ -6,7 +6,7 @@ import { Agent, createServer, type RequestListener } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
 import { encodeError, HersError } from '@hers/service';
-import { answerTo } from './asking.ts';
+import { answerTo } from './transport.ts';
 
 async function asked(
   answer: RequestListener,

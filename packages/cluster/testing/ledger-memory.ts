@@ -1,6 +1,6 @@
 // A ledger in the memory of one process, for tests.
 
-import { type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
+import { type Ledger, type LedgerEntry, staleEntry } from '../src/ledger.ts';
 
 export class MemoryLedger implements Ledger {
   readonly #entries: LedgerEntry[] = [];
