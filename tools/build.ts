@@ -44,7 +44,7 @@ const bundles: Target[] = [
     besides: [at('client', 'src'), at('service', 'src'), ...SCHEME],
   }),
   browserWorker(at('client', 'src/browser.ts'), at('client', 'build/hers-worker.js'), 'hers.js'),
-  consolePage(at('console', 'src/page/main.tsx'), at('console', 'build/console.js'), {
+  consolePage(at('console', 'src/page/app.tsx'), at('console', 'build/console.js'), {
     manifest: at('console', 'package.json'),
     besides: [at('service', 'src'), ...SCHEME],
     module: 'hers.js',

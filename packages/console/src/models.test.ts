@@ -13,7 +13,7 @@ import { encodings } from '@hers/client/testing';
 import { type Browser, type CDPSession, chromium, type Locator, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
 import { filmOf, openTrial, PASSPHRASE, type Trial } from '../testing/trial.ts';
-import { Pieces, type Vocabulary } from './models/pieces.ts';
+import { Pieces, type Vocabulary } from './models/sentences.ts';
 import { findModels, openModel } from './node/index.node.ts';
 import { modelFile } from './node/models.node.ts';
 

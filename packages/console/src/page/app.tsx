@@ -1,14 +1,16 @@
-// The frame around every view: where one is, whether the gallery is open, what the server saw.
+// The page begins here, with the frame around every view: where one is, whether the gallery is
+// open, what the server saw.
 
-import type { JSX } from 'preact';
+import { type JSX, render } from 'preact';
 import { CollectionView } from './collection-view.tsx';
 import { CollectionsView } from './collections-view.tsx';
-import { Guarded } from './parts.tsx';
-import { hrefOf, route } from './route.ts';
+import { Guarded, ignoreOtherDrops } from './parts.tsx';
+import { followAddress, hrefOf, route } from './route.ts';
 import { ServerView } from './server-view.tsx';
-import { arrival } from './session.ts';
+import { arrival, arrive, sessionHeaders } from './session.ts';
 import { UnlockView } from './unlock-view.tsx';
-import { IDLE_CHOICES, idleMinutes, lock, locksIn, unlocked } from './unlocked.ts';
+import { IDLE_CHOICES, idleMinutes, lock, locksIn, lockWhenLeft, unlocked } from './unlocked.ts';
+import { watchFetch } from './wire.ts';
 import { WirePane } from './wire-pane.tsx';
 
 export function App(): JSX.Element {
@@ -124,3 +126,10 @@ function Mark(): JSX.Element {
     </svg>
   );
 }
+
+watchFetch(sessionHeaders);
+followAddress();
+lockWhenLeft();
+ignoreOtherDrops();
+render(<App />, document.getElementById('console')!);
+void arrive();

@@ -6,9 +6,8 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { type PlainResult, plainCollection, searchInTheClear } from './example.ts';
-import { messageOf } from './message.ts';
 import { Fact, Problem, Table } from './parts.tsx';
-import { count, duration, scoreText, size } from './quantities.ts';
+import { count, duration, messageOf, scoreText, size } from './text.ts';
 
 /** Of the encrypted matches, so many are compared. */
 const SHOWN = 5;

@@ -5,14 +5,12 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { errorText } from './collections-view.tsx';
 import { EnrolView } from './enrol-view.tsx';
-import { jobsEnded } from './job.ts';
-import { useLoaded } from './loaded.ts';
-import { isCode } from './message.ts';
 import { Confirm, Fact, Guarded, JobLine, Problem } from './parts.tsx';
-import { count, size } from './quantities.ts';
 import { RecordsView } from './records-view.tsx';
 import { go, hrefOf, TABS, type Tab } from './route.ts';
 import { SearchView } from './search-view.tsx';
+import { jobsEnded, useLoaded } from './state.ts';
+import { count, isCode, size } from './text.ts';
 import { unlocked } from './unlocked.ts';
 import { UpkeepView } from './upkeep-view.tsx';
 

@@ -4,12 +4,11 @@ import type { CollectionOptions, CollectionSummary, Fields, FieldType, Plan } fr
 import { plan } from '@hers/scheme';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useLoaded } from './loaded.ts';
-import { messageOf } from './message.ts';
 import { type ModelFacts, shelf } from './models.ts';
 import { Dialog, Fact, Field, Problem, Table, useForm } from './parts.tsx';
-import { count, counted, size } from './quantities.ts';
 import { go, hrefOf } from './route.ts';
+import { useLoaded } from './state.ts';
+import { count, counted, messageOf, size } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
 interface Listed {

@@ -5,13 +5,12 @@ import type { CollectionDescription, VectorRecord } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
-import { isRunning, type JobTools } from './job.ts';
-import { messageOf } from './message.ts';
 import { facesIn, LoadingText, modelOf, NoModel } from './model-probe.tsx';
 import { embed } from './models.ts';
 import { Field, Problem } from './parts.tsx';
-import { PictureInput } from './picture-input.tsx';
-import { counted } from './quantities.ts';
+import { PictureInput } from './pictures.tsx';
+import { isRunning, type JobTools } from './state.ts';
+import { counted, messageOf } from './text.ts';
 
 type Enrol = (title: string, records: (tools: JobTools) => AsyncIterable<VectorRecord>, total: number) => void;
 

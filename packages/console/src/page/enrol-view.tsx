@@ -4,13 +4,11 @@ import type { CollectionDescription, Payload, VectorRecord } from '@hers/client'
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { EnrolPictures, EnrolSentences } from './enrol-models.tsx';
-import { isRunning, type JobTools, run } from './job.ts';
-import { messageOf } from './message.ts';
 import { modelKinds } from './model-probe.tsx';
-import { vectorOf } from './npy.ts';
 import { Drop, Field, FileChoice, Problem, Table, useForm } from './parts.tsx';
-import { count, counted } from './quantities.ts';
-import { openRows, type Rows } from './rows.ts';
+import { openRows, type Rows, vectorOf } from './rows.ts';
+import { isRunning, type JobTools, run } from './state.ts';
+import { count, counted, messageOf } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
 const PREVIEW = 5;

@@ -2,11 +2,10 @@
 
 import { type Signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { cropOf, openPicture } from './crop.ts';
-import { messageOf } from './message.ts';
 import { type Embedded, embed, installText, loading, type ModelFacts, missingText, modelsFor } from './models.ts';
 import { Field } from './parts.tsx';
-import { PictureInput } from './picture-input.tsx';
+import { cropOf, openPicture, PictureInput } from './pictures.tsx';
+import { messageOf } from './text.ts';
 
 /** A face that was found in a picture: what it looks like, and what it is compared by. */
 export interface FoundFace {

@@ -4,7 +4,7 @@
 import { type Signal, signal } from '@preact/signals';
 import type { Embedded, ModelAnswer, ModelFacts, ModelQuestion } from '../models/model.ts';
 import { arrival } from './session.ts';
-import { whenForgotten } from './shown.ts';
+import { whenForgotten } from './state.ts';
 
 export type { Embedded, ModelFacts } from '../models/model.ts';
 

@@ -4,10 +4,9 @@ import type { CollectionDescription, Filter, Payload, StoredRecord } from '@hers
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
-import { useLoaded } from './loaded.ts';
-import { messageOf } from './message.ts';
 import { Confirm, Dialog, Fact, Field, Problem, Table } from './parts.tsx';
-import { count, counted, valueText } from './quantities.ts';
+import { useLoaded } from './state.ts';
+import { count, counted, messageOf, valueText } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
 const PAGE = 50;

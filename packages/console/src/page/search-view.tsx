@@ -4,22 +4,19 @@ import type { Collection, CollectionDescription, Match, SearchOptions, SearchRes
 import { type Signal, useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { type Account, accounted } from './account.ts';
 import { ClearPane } from './clear-pane.tsx';
-import { pictureIn } from './crop.ts';
 import { isExample, plainCollection } from './example.ts';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
-import { useLoaded } from './loaded.ts';
-import { messageOf } from './message.ts';
 import { type FoundFace, modelKinds, modelOf, PhotoProbe, TextProbe } from './model-probe.tsx';
 import { embed } from './models.ts';
-import { Noise } from './noise.tsx';
-import { Npy, vectorOf } from './npy.ts';
 import { Fact, Field, FileChoice, Problem, Table } from './parts.tsx';
-import { count, counted, scoreText, size, valueText } from './quantities.ts';
-import { Timeline } from './timeline.tsx';
+import { pictureIn } from './pictures.tsx';
+import { Npy, vectorOf } from './rows.ts';
+import { useLoaded } from './state.ts';
+import { count, counted, messageOf, scoreText, size, valueText } from './text.ts';
+import { type Account, accounted, Timeline } from './timeline.tsx';
 import { unlocked } from './unlocked.ts';
-import { Handles } from './wire-pane.tsx';
+import { Handles, Noise } from './wire-pane.tsx';
 
 type Source = 'picture' | 'text' | 'vector' | 'file' | 'record';
 

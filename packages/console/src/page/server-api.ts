@@ -4,7 +4,7 @@
 import { HersError } from '@hers/client';
 import { decodeError, encodeMessage, OCTETS } from '@hers/service';
 import type { Signal } from '@preact/signals';
-import { shown } from './shown.ts';
+import { shown } from './state.ts';
 import { unlocked } from './unlocked.ts';
 
 export const adminToken: Signal<string> = shown('');

@@ -3,15 +3,12 @@
 import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
-import { useLoaded } from './loaded.ts';
-import { isCode, messageOf } from './message.ts';
 import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
-import { Confirm, Field, Guarded, Problem, Table, useForm } from './parts.tsx';
-import { Plot } from './plot.tsx';
-import { count, duration, size } from './quantities.ts';
+import { Confirm, Field, Guarded, Plot, Problem, Table, useForm } from './parts.tsx';
 import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
 import { adminToken, askServer, readMetrics } from './server-api.ts';
-import { shown } from './shown.ts';
+import { shown, useLoaded } from './state.ts';
+import { count, duration, isCode, messageOf, size } from './text.ts';
 
 export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
   return (

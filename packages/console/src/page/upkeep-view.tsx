@@ -3,11 +3,9 @@
 import type { Collection, CollectionDescription, FieldType } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { isRunning, type JobTools, run } from './job.ts';
-import { messageOf } from './message.ts';
-import { Field, Problem } from './parts.tsx';
-import { counted, size } from './quantities.ts';
-import { save } from './save.ts';
+import { Field, Problem, save } from './parts.tsx';
+import { isRunning, type JobTools, run } from './state.ts';
+import { counted, messageOf, size } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
 interface ActionProps {

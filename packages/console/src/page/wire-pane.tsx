@@ -2,11 +2,10 @@
 
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { Noise } from './noise.tsx';
-import { LEARNS, NAMES } from './operations.ts';
+import { useEffect, useRef } from 'preact/hooks';
 import { Fact } from './parts.tsx';
-import { count, counted, duration, size } from './quantities.ts';
-import { type Exchange, exchanges, forgetExchanges, traffic } from './wire.ts';
+import { count, counted, duration, size } from './text.ts';
+import { type Exchange, exchanges, forgetExchanges, LEARNS, NAMES, traffic } from './wire.ts';
 
 /** Handles that are shown of a request. */
 const SHOWN_HANDLES = 8;
@@ -98,4 +97,23 @@ export function Handles({ handles }: { readonly handles: readonly string[] }): J
       </ul>
     </>
   );
+}
+
+const WIDTH = 192;
+const HEIGHT = 64;
+
+/** Shows bytes as a picture: a ciphertext, to somebody without a key. */
+export function Noise({ bytes, label }: { readonly bytes: Uint8Array; readonly label: string }): JSX.Element {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const context = canvas.current!.getContext('2d')!;
+    const image = context.createImageData(WIDTH, HEIGHT);
+    for (let at = 0; at < WIDTH * HEIGHT; at++) {
+      const isThere = at < bytes.length;
+      image.data.fill(isThere ? bytes[at]! : 128, 4 * at, 4 * at + 3);
+      image.data[4 * at + 3] = isThere ? 255 : 0;
+    }
+    context.putImageData(image, 0, 0);
+  }, [bytes]);
+  return <canvas ref={canvas} class="noise" width={WIDTH} height={HEIGHT} role="img" aria-label={label} />;
 }

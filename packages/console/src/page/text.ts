@@ -1,4 +1,6 @@
-// Numbers as people read them.
+// Numbers, values and errors as people read them.
+
+import { HersError } from '@hers/client';
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'];
 
@@ -34,4 +36,16 @@ export function scoreText(score: number): string {
 export function valueText(value: unknown): string {
   if (value === undefined || value === null) return '';
   return Array.isArray(value) ? value.join(', ') : String(value);
+}
+
+/** Says what went wrong, as a sentence. */
+export function messageOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  // An address stays as it is.
+  const sentence = /^\w+:/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
+  return `${sentence}${/[.!?]$/.test(sentence) ? '' : '.'}`;
+}
+
+export function isCode(error: unknown, code: HersError['code']): boolean {
+  return error instanceof HersError && error.code === code;
 }

@@ -1,8 +1,65 @@
-// Work that takes a while: how far it is, and how to stop it.
+// State of views: what one remembers while another is shown, what it reads, and work that takes a
+// while. What is remembered (results, forms, pages) is forgotten when the gallery is locked.
 
-import { type Signal, signal } from '@preact/signals';
-import { messageOf } from './message.ts';
-import { shown } from './shown.ts';
+import { type Signal, signal, useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { messageOf } from './text.ts';
+
+const forgotten: (() => void)[] = [];
+
+/** A value that is gone when the gallery is locked. */
+export function shown<T>(initial: T): Signal<T> {
+  const value = signal(initial);
+  forgotten.push(() => {
+    value.value = initial;
+  });
+  return value;
+}
+
+export function forgetShown(): void {
+  for (const forget of forgotten) forget();
+}
+
+/** Does something besides when the gallery is locked. */
+export function whenForgotten(forget: () => void): void {
+  forgotten.push(forget);
+}
+
+// Something that is read when a view is shown, and again when it is asked to.
+
+export interface Loaded<T> {
+  readonly value: T | undefined;
+  readonly error: unknown;
+  readonly problem: string | undefined;
+  readonly isLoading: boolean;
+}
+
+/** What was read stays shown until the next is there, so that nothing jumps. */
+export function useLoaded<T>(
+  read: () => Promise<T>,
+  inputs: readonly unknown[],
+): { readonly loaded: Signal<Loaded<T>>; readonly reload: () => void } {
+  const loaded = useSignal<Loaded<T>>({ value: undefined, error: undefined, problem: undefined, isLoading: true });
+  const turn = useSignal(0);
+  useEffect(() => {
+    let isCurrent = true;
+    loaded.value = { ...loaded.value, isLoading: true };
+    read().then(
+      (value) => {
+        if (isCurrent) loaded.value = { value, error: undefined, problem: undefined, isLoading: false };
+      },
+      (error) => {
+        if (isCurrent) loaded.value = { value: undefined, error, problem: messageOf(error), isLoading: false };
+      },
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [...inputs, turn.value]);
+  return { loaded, reload: () => turn.value++ };
+}
+
+// Work that takes a while: how far it is, and how to stop it.
 
 export interface Job {
   readonly title: string;

@@ -2,8 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Npy, vectorOf } from './npy.ts';
-import { openRows } from './rows.ts';
+import { Npy, openRows, vectorOf } from './rows.ts';
 
 function npy(descr: string, shape: string, body: ArrayBufferView, order = 'False'): File {
   const text = `{'descr': '${descr}', 'fortran_order': ${order}, 'shape': (${shape}), }\n`;
