@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "../scan/kept.h"
-#include "../../packages/scan/native/values.h"
+#include "../../packages/ring/lanes/napi.h"
 #include "hers_decrypt.h"
 
 namespace hers {
@@ -48,15 +48,9 @@ struct Groups {
   }
 };
 
-napi_value text(napi_env env, const std::string& value) {
-  napi_value result;
-  check(env, napi_create_string_utf8(env, value.data(), value.size(), &result), "no memory");
-  return result;
-}
-
 bool isMissing(napi_env env, napi_value value) {
   napi_valuetype type;
-  check(env, napi_typeof(env, value, &type), "no value");
+  check(napi_typeof(env, value, &type), "no value");
   return type == napi_undefined || type == napi_null;
 }
 
@@ -70,7 +64,7 @@ const T* wordsOf(napi_env env, napi_value object, const char* name, size_t expec
   const napi_value value = member(env, object, name);
   if (isMissing(env, value)) return nullptr;
   const Bytes bytes = bytesOf(env, value, kArrayOf<T>);
-  if (bytes.length != sizeof(T) * expected) refuse(env, nullptr, "an array has another length than it must");
+  if (bytes.length != sizeof(T) * expected) refuse("an array has another length than it must");
   static const T none[1] = {};
   return bytes.length == 0 ? none : reinterpret_cast<const T*>(bytes.at);
 }
@@ -78,7 +72,7 @@ const T* wordsOf(napi_env env, napi_value object, const char* name, size_t expec
 template <class T>
 const T* needed(napi_env env, napi_value object, const char* name, size_t expected) {
   const T* const words = wordsOf<T>(env, object, name, expected);
-  if (!words) refuse(env, nullptr, "an array is missing");
+  if (!words) refuse("an array is missing");
   return words;
 }
 
@@ -86,19 +80,19 @@ const T* needed(napi_env env, napi_value object, const char* name, size_t expect
 template <class T, uint32_t kind>
 std::shared_ptr<T> held(napi_env env, napi_value value) {
   const std::shared_ptr<T> found = unwrap<T, kind>(env, value);
-  if (!found) refuse(env, nullptr, "this was unloaded");
+  if (!found) refuse("this was unloaded");
   return found;
 }
 
 napi_value openDecryptor(napi_env env, const Arguments& a) {
   const auto decryptor = std::make_shared<Decryptor>();
-  if (hersDecryptInterface() != HERS_DECRYPT_INTERFACE) refuse(env, nullptr, "the CUDA library is another version than its addon: build both again");
+  if (hersDecryptInterface() != HERS_DECRYPT_INTERFACE) refuse("the CUDA library is another version than its addon: build both again");
   HersDecryptRing ring = {};
   const auto word = [&](const char* name) { return wordOf(env, member(env, a[1], name)); };
   ring.n = word("n"), ring.p = word("p"), ring.scale = word("scale"), ring.last = word("last");
   ring.roots = needed<uint32_t>(env, a[1], "roots", ring.n);
   ring.inverses = needed<uint32_t>(env, a[1], "inverses", ring.n);
-  if (hersDecryptOpen(static_cast<int>(sizeOf(env, a[0])), &ring, &decryptor->decrypt) != HERS_CUDA_OK) refuse(env, nullptr, hersDecryptMessage());
+  if (hersDecryptOpen(static_cast<int>(sizeOf(env, a[0])), &ring, &decryptor->decrypt) != HERS_CUDA_OK) refuse(hersDecryptMessage());
   return wrap<Decryptor, kDecryptor>(env, decryptor);
 }
 
@@ -132,23 +126,24 @@ void complete(napi_env env, napi_status, void* data) {
   napi_delete_async_work(env, work->work);
   try {
     napi_value array;
-    check(env, napi_create_array(env, &array), "no memory");
-    check(env, napi_set_element(env, array, 0, number(env, work->state)), "no memory");
-    check(env, napi_set_element(env, array, 1, text(env, work->message)), "no memory");
+    check(napi_create_array(env, &array), "no memory");
+    check(napi_set_element(env, array, 0, number(env, work->state)), "no memory");
+    check(napi_set_element(env, array, 1, text(env, work->message)), "no memory");
     if (work->state == HERS_CUDA_OK) work->answer(env, array);
     napi_resolve_deferred(env, work->deferred, array);
-  } catch (const Pending&) {
+  } catch (const Refused& refused) {
+    raise(env, refused);
   }
 }
 
 napi_value start(napi_env env, std::unique_ptr<Work> work, const Arguments& a, const char* name) {
   napi_value promise, all;
-  check(env, napi_create_array(env, &all), "no memory");
-  for (uint32_t i = 0; i < a.size(); i++) check(env, napi_set_element(env, all, i, a[i]), "no memory");
-  check(env, napi_create_reference(env, all, 1, &work->held), "no memory");
-  check(env, napi_create_promise(env, &work->deferred, &promise), "no memory");
-  check(env, napi_create_async_work(env, nullptr, text(env, name), execute, complete, work.get(), &work->work), "no memory");
-  check(env, napi_queue_async_work(env, work->work), "no thread");
+  check(napi_create_array(env, &all), "no memory");
+  for (uint32_t i = 0; i < a.size(); i++) check(napi_set_element(env, all, i, a[i]), "no memory");
+  check(napi_create_reference(env, all, 1, &work->held), "no memory");
+  check(napi_create_promise(env, &work->deferred, &promise), "no memory");
+  check(napi_create_async_work(env, nullptr, text(env, name), execute, complete, work.get(), &work->work), "no memory");
+  check(napi_queue_async_work(env, work->work), "no thread");
   work.release();
   return promise;
 }
@@ -160,7 +155,7 @@ struct Load : Work {
   int run() override {
     return hersDecryptLoad(gallery->decryptor->decrypt, &blocks, before ? before->gallery : nullptr, &gallery->gallery);
   }
-  void answer(napi_env env, napi_value array) override { check(env, napi_set_element(env, array, 2, wrap<Gallery, kGallery>(env, gallery)), "no memory"); }
+  void answer(napi_env env, napi_value array) override { check(napi_set_element(env, array, 2, wrap<Gallery, kGallery>(env, gallery)), "no memory"); }
 };
 
 napi_value loadGallery(napi_env env, const Arguments& a) {
@@ -207,7 +202,7 @@ struct LoadGroups : Work {
   std::shared_ptr<Groups> groups = std::make_shared<Groups>();
   const uint16_t* codes = nullptr;
   int run() override { return hersDecryptLoadGroups(groups->gallery->gallery, codes, &groups->groups); }
-  void answer(napi_env env, napi_value array) override { check(env, napi_set_element(env, array, 2, wrap<Groups, kGroups>(env, groups)), "no memory"); }
+  void answer(napi_env env, napi_value array) override { check(napi_set_element(env, array, 2, wrap<Groups, kGroups>(env, groups)), "no memory"); }
 };
 
 napi_value loadGroups(napi_env env, const Arguments& a) {
@@ -243,17 +238,17 @@ struct Rank : Work {
     napi_value memory;
     for (uint32_t i = 0; i < 3; i++) {
       napi_value column;
-      check(env, napi_create_arraybuffer(env, 4 * size_t{count}, &columns[i], &memory), "no memory");
-      check(env, napi_create_typedarray(env, i == 2 ? napi_float32_array : napi_uint32_array, count, memory, 0, &column), "no memory");
-      check(env, napi_set_element(env, array, 2 + i, column), "no memory");
+      check(napi_create_arraybuffer(env, 4 * size_t{count}, &columns[i], &memory), "no memory");
+      check(napi_create_typedarray(env, i == 2 ? napi_float32_array : napi_uint32_array, count, memory, 0, &column), "no memory");
+      check(napi_set_element(env, array, 2 + i, column), "no memory");
     }
     for (uint32_t i = 0; i < count; i++) {
       static_cast<uint32_t*>(columns[0])[i] = candidates[i].block;
       static_cast<uint32_t*>(columns[1])[i] = candidates[i].record;
       static_cast<float*>(columns[2])[i] = candidates[i].score;
     }
-    check(env, napi_set_element(env, array, 5, number(env, times.decrypt)), "no memory");
-    check(env, napi_set_element(env, array, 6, number(env, times.select)), "no memory");
+    check(napi_set_element(env, array, 5, number(env, times.decrypt)), "no memory");
+    check(napi_set_element(env, array, 6, number(env, times.select)), "no memory");
   }
 
   ~Rank() override {
@@ -268,9 +263,9 @@ napi_value rankResponses(napi_env env, const Arguments& a) {
   if (!isMissing(env, member(env, a[2], "groups"))) rank->groups = held<Groups, kGroups>(env, member(env, a[2], "groups"));
   bool isKept = false;
   void* data = nullptr;
-  check(env, napi_check_object_type_tag(env, a[1], &kKeptTag, &isKept), "responses were expected");
-  if (!isKept) refuse(env, nullptr, "responses were expected");
-  check(env, napi_get_value_external(env, a[1], &data), "responses were expected");
+  check(napi_check_object_type_tag(env, a[1], &kKeptTag, &isKept), "responses were expected");
+  if (!isKept) refuse("responses were expected");
+  check(napi_get_value_external(env, a[1], &data), "responses were expected");
   rank->responses = static_cast<const HersCudaKept*>(data);
   const napi_value q = a[2];
   const auto word = [&](const char* name) { return wordOf(env, member(env, q, name)); };
@@ -309,7 +304,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("openDecryptor", call<openDecryptor, 2>), method("closeDecryptor", call<closeDecryptor, 1>), method("loadGallery", call<loadGallery, 3>),
       method("unloadGallery", call<unloadGallery, 1>), method("loadGroups", call<loadGroups, 2>),          method("unloadGroups", call<unloadGroups, 1>),     method("rankResponses", call<rankResponses, 3>),
   };
-  check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
+  define(env, exports, properties);
   return exports;
 }
 
@@ -317,9 +312,5 @@ napi_value initialize(napi_env env, napi_value exports) {
 }  // namespace hers
 
 NAPI_MODULE_INIT() {
-  try {
-    return hers::initialize(env, exports);
-  } catch (const hers::Pending&) {
-    return nullptr;
-  }
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "../../packages/scan/native/values.h"
+#include "../../packages/ring/lanes/napi.h"
 #include "hers_cuda.h"
 #include "kept.h"
 
@@ -59,7 +59,7 @@ std::shared_ptr<Segment>& segmentOf(napi_env env, napi_value value) { return unw
 /** A JavaScript object that a thread reads; let go by the thread of the environment. */
 class Held {
  public:
-  Held(napi_env env, napi_value value) : env_(env) { check(env, napi_create_reference(env, value, 1, &reference_), "no memory"); }
+  Held(napi_env env, napi_value value) : env_(env) { check(napi_create_reference(env, value, 1, &reference_), "no memory"); }
   void release() {
     if (reference_) napi_delete_reference(env_, reference_);
     reference_ = nullptr;
@@ -70,18 +70,12 @@ class Held {
   napi_ref reference_ = nullptr;
 };
 
-napi_value text(napi_env env, const std::string& value) {
-  napi_value result;
-  check(env, napi_create_string_utf8(env, value.data(), value.size(), &result), "no memory");
-  return result;
-}
-
 // — devices and rings —
 
 napi_value openDevice(napi_env env, const Arguments& a) {
   const auto device = std::make_shared<Device>();
-  if (hersCudaInterface() != HERS_CUDA_INTERFACE) refuse(env, nullptr, "the CUDA library is another version than its addon: build both again");
-  if (hersCudaOpen(static_cast<int>(sizeOf(env, a[0])), &device->cuda) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  if (hersCudaInterface() != HERS_CUDA_INTERFACE) refuse("the CUDA library is another version than its addon: build both again");
+  if (hersCudaOpen(static_cast<int>(sizeOf(env, a[0])), &device->cuda) != HERS_CUDA_OK) refuse(hersCudaMessage());
   return wrap<Device, kDevice>(env, device);
 }
 
@@ -92,10 +86,10 @@ napi_value closeDevice(napi_env env, const Arguments& a) {
 
 napi_value describeDevice(napi_env env, const Arguments& a) {
   HersCudaDevice about;
-  if (hersCudaDescribe(deviceOf(env, a[0])->cuda, &about) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  if (hersCudaDescribe(deviceOf(env, a[0])->cuda, &about) != HERS_CUDA_OK) refuse(hersCudaMessage());
   napi_value object;
-  check(env, napi_create_object(env, &object), "no memory");
-  const auto set = [&](const char* name, napi_value value) { check(env, napi_set_named_property(env, object, name, value), "no memory"); };
+  check(napi_create_object(env, &object), "no memory");
+  const auto set = [&](const char* name, napi_value value) { check(napi_set_named_property(env, object, name, value), "no memory"); };
   set("name", text(env, about.name));
   set("memory", number(env, static_cast<double>(about.memory)));
   set("free", number(env, static_cast<double>(about.free)));
@@ -105,13 +99,13 @@ napi_value describeDevice(napi_env env, const Arguments& a) {
 
 napi_value copySpeed(napi_env env, const Arguments& a) {
   double speed = 0;
-  if (hersCudaCopySpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  if (hersCudaCopySpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(hersCudaMessage());
   return number(env, speed);
 }
 
 napi_value linkSpeed(napi_env env, const Arguments& a) {
   double speed = 0;
-  if (hersCudaLinkSpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(env, nullptr, hersCudaMessage());
+  if (hersCudaLinkSpeed(deviceOf(env, a[0])->cuda, sizeOf(env, a[1]), &speed) != HERS_CUDA_OK) refuse(hersCudaMessage());
   return number(env, speed);
 }
 
@@ -122,12 +116,12 @@ napi_value createRing(napi_env env, const Arguments& a) {
   std::vector<HersCudaPrime> primes;
   eachOf(env, a[2], [&](napi_value prime) {
     const Bytes inverses = bytesOf(env, member(env, prime, "inverses"), napi_uint32_array);
-    if (inverses.length != 4 * size_t{n}) refuse(env, nullptr, "a modulus is wrong");
+    if (inverses.length != 4 * size_t{n}) refuse("a modulus is wrong");
     const auto word = [&](const char* name) { return wordOf(env, member(env, prime, name)); };
     primes.push_back({word("p"), word("scale"), word("last"), word("share"), word("reciprocal"), reinterpret_cast<const uint32_t*>(inverses.at)});
   });
   const int state = hersCudaCreateRing(ring->device->cuda, n, primes.data(), primes.size(), &ring->ring);
-  if (state != HERS_CUDA_OK) refuse(env, state == HERS_CUDA_NO_MEMORY ? "NO_MEMORY" : "FAILED", hersCudaMessage());
+  if (state != HERS_CUDA_OK) refuse(hersCudaMessage(), state == HERS_CUDA_NO_MEMORY ? "NO_MEMORY" : "FAILED");
   return wrap<Ring, kRing>(env, ring);
 }
 
@@ -164,14 +158,15 @@ void finishLoading(napi_env env, napi_status, void* data) {
   napi_delete_async_work(env, loading->work);
   try {
     napi_value result;
-    check(env, napi_create_array_with_length(env, 4, &result), "no memory");
-    const auto set = [&](uint32_t at, napi_value value) { check(env, napi_set_element(env, result, at, value), "no memory"); };
+    check(napi_create_array_with_length(env, 4, &result), "no memory");
+    const auto set = [&](uint32_t at, napi_value value) { check(napi_set_element(env, result, at, value), "no memory"); };
     set(0, number(env, loading->state));
     set(1, number(env, loading->part));
     set(2, text(env, loading->message));
     if (loading->state == HERS_CUDA_OK) set(3, wrap<Segment, kSegment>(env, loading->segment));
     napi_resolve_deferred(env, loading->deferred, result);
-  } catch (const Pending&) {
+  } catch (const Refused& refused) {
+    raise(env, refused);
   }
 }
 
@@ -184,7 +179,7 @@ napi_value loadSegment(napi_env env, const Arguments& a) {
   const Bytes data = bytesOf(env, a[2], napi_uint8_array);
   const size_t rows = sizeOf(env, member(env, a[1], "rows")), blocks = table.length / 24, parts = sums.length / 8;
   const bool packed = truthOf(env, member(env, a[1], "packed"));
-  if (data.length != parts * blocks * (packed ? rows - rows / 4 : rows) * 64) refuse(env, nullptr, "a layout is wrong");
+  if (data.length != parts * blocks * (packed ? rows - rows / 4 : rows) * 64) refuse("a layout is wrong");
   loading->table.assign(table.at, table.at + table.length);
   loading->checksums.resize(parts);
   memcpy(loading->checksums.data(), sums.at, sums.length);
@@ -192,10 +187,10 @@ napi_value loadSegment(napi_env env, const Arguments& a) {
   loading->data = data.at;
   loading->inTurns = truthOf(env, a[3]);
   napi_value promise;
-  check(env, napi_create_promise(env, &loading->deferred, &promise), "no memory");
+  check(napi_create_promise(env, &loading->deferred, &promise), "no memory");
   loading->held = std::make_unique<Held>(env, a[2]);
-  check(env, napi_create_async_work(env, nullptr, text(env, "hers.load"), load, finishLoading, loading.get(), &loading->work), "no memory");
-  check(env, napi_queue_async_work(env, loading->work), "no thread");
+  check(napi_create_async_work(env, nullptr, text(env, "hers.load"), load, finishLoading, loading.get(), &loading->work), "no memory");
+  check(napi_queue_async_work(env, loading->work), "no thread");
   loading.release();
   return promise;
 }
@@ -227,18 +222,18 @@ napi_value keptResponses(napi_env env, std::unique_ptr<Responses> responses) {
   napi_value value;
   const auto finalize = [](napi_env, void* data, void*) { delete static_cast<Responses*>(data); };
   static_assert(offsetof(Responses, kept) == 0, "the external points to what is kept");
-  check(env, napi_create_external(env, responses.get(), finalize, nullptr, &value), "no memory");
+  check(napi_create_external(env, responses.get(), finalize, nullptr, &value), "no memory");
   responses.release();
-  check(env, napi_type_tag_object(env, value, &kKeptTag), "no memory");
+  check(napi_type_tag_object(env, value, &kKeptTag), "no memory");
   return value;
 }
 
 napi_value forgetResponses(napi_env env, const Arguments& a) {
   bool isKept = false;
   void* data = nullptr;
-  check(env, napi_check_object_type_tag(env, a[0], &kKeptTag, &isKept), "a handle was expected");
-  if (!isKept) refuse(env, nullptr, "a handle of another kind was expected");
-  check(env, napi_get_value_external(env, a[0], &data), "a handle was expected");
+  check(napi_check_object_type_tag(env, a[0], &kKeptTag, &isKept), "a handle was expected");
+  if (!isKept) refuse("a handle of another kind was expected");
+  check(napi_get_value_external(env, a[0], &data), "a handle was expected");
   static_cast<Responses*>(data)->forget();
   return undefined(env);
 }
@@ -392,7 +387,7 @@ using Instance = std::set<std::shared_ptr<Scan>>;
 
 Instance& instanceOf(napi_env env) {
   void* data = nullptr;
-  check(env, napi_get_instance_data(env, &data), "no instance");
+  check(napi_get_instance_data(env, &data), "no instance");
   return *static_cast<Instance*>(data);
 }
 
@@ -402,17 +397,17 @@ void deliverMessage(napi_env env, napi_value callback, void* context, void* data
   const std::shared_ptr<Scan> scan = *static_cast<std::shared_ptr<Scan>*>(context);
   try {
     napi_value self, buffer;
-    check(env, napi_get_undefined(env, &self), "no value");
+    check(napi_get_undefined(env, &self), "no value");
     if (message->bytes) {
       const size_t length = message->entries.size() * sizeof(uint32_t);
       void* words = nullptr;
       napi_value memory, entries;
-      check(env, napi_create_arraybuffer(env, length, &words, &memory), "no memory");
+      check(napi_create_arraybuffer(env, length, &words, &memory), "no memory");
       memcpy(words, message->entries.data(), length);
-      check(env, napi_create_typedarray(env, napi_uint32_array, message->entries.size(), memory, 0, &entries), "no memory");
+      check(napi_create_typedarray(env, napi_uint32_array, message->entries.size(), memory, 0, &entries), "no memory");
       const auto finalize = [](napi_env, void*, void* held) { delete static_cast<Message*>(held); };
       void* const bytes = const_cast<uint8_t*>(message->bytes);
-      check(env, napi_create_external_arraybuffer(env, bytes, message->length, finalize, message.get(), &buffer), "no memory");
+      check(napi_create_external_arraybuffer(env, bytes, message->length, finalize, message.get(), &buffer), "no memory");
       message->entries = {};
       message.release();
       const napi_value arguments[] = {buffer, entries};
@@ -420,11 +415,12 @@ void deliverMessage(napi_env env, napi_value callback, void* context, void* data
     } else {
       scan->end();
       instanceOf(env).erase(scan);
-      check(env, napi_get_null(env, &buffer), "no value");
+      check(napi_get_null(env, &buffer), "no value");
       const napi_value arguments[] = {buffer, numbers(env, {static_cast<double>(scan->outcome())})};
       napi_call_function(env, self, callback, 2, arguments, nullptr);
     }
-  } catch (const Pending&) {
+  } catch (const Refused& refused) {
+    raise(env, refused);
   }
 }
 
@@ -453,7 +449,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
                            sizeOf(env, member(env, value, "width")), sizeOf(env, member(env, value, "givenCount"))};
     const size_t rowCount = sizeOf(env, member(env, value, "rowCount"));
     const bool wrong = seed.length != 32 || head.length != 80 || rows.length != rowCount * least || given.length != query.givenCount * least;
-    if (wrong) refuse(env, nullptr, "a query does not fit a segment");
+    if (wrong) refuse("a query does not fit a segment");
     scan->queries.push_back(query);
   });
   scan->domain = wordOf(env, a[4]);
@@ -461,7 +457,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
   auto context = std::make_unique<std::shared_ptr<Scan>>(scan);
   napi_threadsafe_function call;
   const napi_value value = wrap<Scan, kScan>(env, scan);
-  check(env, napi_create_threadsafe_function(env, a[5], nullptr, text(env, "hers.scan"), 0, 1, context.get(), forgetCall, context.get(), deliverMessage, &call),
+  check(napi_create_threadsafe_function(env, a[5], nullptr, text(env, "hers.scan"), 0, 1, context.get(), forgetCall, context.get(), deliverMessage, &call),
         "no memory");
   context.release();
   scan->setCall(call);
@@ -477,7 +473,7 @@ napi_value messageOf(napi_env env, const Arguments& a) { return text(env, scanOf
 /** The responses of a scan that kept them and has ended well; the caller forgets them. */
 napi_value takeResponses(napi_env env, const Arguments& a) {
   const auto& scan = scanOf(env, a[0]);
-  if (!scan->kept) refuse(env, nullptr, "this scan has no responses");
+  if (!scan->kept) refuse("this scan has no responses");
   auto responses = std::make_unique<Responses>();
   responses->kept = *hersCudaKept(scan->kept);
   responses->device = scan->ring->device;
@@ -502,7 +498,7 @@ napi_value holdLoop(napi_env env, const Arguments& a) {
 
 napi_value initialize(napi_env env, napi_value exports) {
   auto instance = std::make_unique<Instance>();
-  check(env, napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
+  check(napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
         "no instance");
   Instance* const kept = instance.release();
   const auto shutDown = [](void* data) {
@@ -510,7 +506,7 @@ napi_value initialize(napi_env env, napi_value exports) {
     for (const auto& scan : scans) scan->end();
     scans.clear();
   };
-  check(env, napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
+  check(napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
   const napi_property_descriptor properties[] = {
       method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
       method("copySpeed", call<copySpeed, 2>),     method("linkSpeed", call<linkSpeed, 2>),
@@ -519,7 +515,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),
       method("forgetResponses", call<forgetResponses, 1>),
   };
-  check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
+  define(env, exports, properties);
   return exports;
 }
 
@@ -527,9 +523,5 @@ napi_value initialize(napi_env env, napi_value exports) {
 }  // namespace hers
 
 NAPI_MODULE_INIT() {
-  try {
-    return hers::initialize(env, exports);
-  } catch (const hers::Pending&) {
-    return nullptr;
-  }
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }

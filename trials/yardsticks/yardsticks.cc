@@ -1,15 +1,11 @@
 // The JavaScript interface of the baselines, behind trials/src/bench/yardsticks.ts.
 
-#include "../../packages/scan/native/values.h"
+#include "../../packages/ring/lanes/napi.h"
 
 #include <cerrno>
 #include <cstring>
 
 #include "measure.h"
-
-#ifndef HERS_STAMP
-#define HERS_STAMP "unstamped"
-#endif
 
 namespace hers {
 namespace {
@@ -27,7 +23,7 @@ const Loops& loopsOf(napi_env env, napi_value value) {
   if (name == kAvx2Loops.name && __builtin_cpu_supports("avx2")) return kAvx2Loops;
 #endif
   if (name == kGenericLoops.name) return kGenericLoops;
-  refuse(env, nullptr, "this machine has no such instruction set");
+  refuse("this machine has no such instruction set");
 }
 
 /**
@@ -36,9 +32,9 @@ const Loops& loopsOf(napi_env env, napi_value value) {
  */
 napi_value mapFile(napi_env env, const Arguments& a) {
   const size_t bytes = sizeOf(env, a[1]), from = sizeOf(env, a[2]);
-  if (from >= bytes || from % 8 != 0) refuse(env, nullptr, "there is nothing to read");
+  if (from >= bytes || from % 8 != 0) refuse("there is nothing to read");
   auto mapping = Mapping::of(static_cast<int>(sizeOf(env, a[0])), bytes);
-  if (!mapping) refuse(env, nullptr, strerror(errno));
+  if (!mapping) refuse(strerror(errno));
   return wrap<MappedFile, kFile>(env, std::shared_ptr<MappedFile>(new MappedFile{std::move(mapping), bytes, from}));
 }
 
@@ -52,7 +48,7 @@ napi_value readSeconds(napi_env env, const Arguments& a) {
   eachOf(env, a[1], [&](napi_value each) { files.push_back(fileOf(env, each)); });
   const auto seconds = measureRead(loopsOf(env, a[0]), files, sizeOf(env, a[2]), sizeOf(env, a[3]));
   for (const auto& file : files) {
-    if (file->mapping->isBroken()) refuse(env, nullptr, "a file was cut while it was read");
+    if (file->mapping->isBroken()) refuse("a file was cut while it was read");
   }
   return numbers(env, seconds);
 }
@@ -78,10 +74,7 @@ napi_value ceilingSeconds(napi_env env, const Arguments& a) {
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
-  napi_value stamp;
-  check(env, napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp), "no memory");
   const napi_property_descriptor properties[] = {
-      {"stamp", nullptr, nullptr, nullptr, nullptr, stamp, napi_enumerable, nullptr},
       method("mapFile", call<mapFile, 3>),
       method("freeFile", call<freeFile, 1>),
       method("readSeconds", call<readSeconds, 4>),
@@ -91,7 +84,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("freePlain", call<freePlain, 1>),
       method("ceilingSeconds", call<ceilingSeconds, 8>),
   };
-  check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
+  define(env, exports, properties);
   return exports;
 }
 
@@ -99,9 +92,5 @@ napi_value initialize(napi_env env, napi_value exports) {
 }  // namespace hers
 
 NAPI_MODULE_INIT() {
-  try {
-    return hers::initialize(env, exports);
-  } catch (const hers::Pending&) {
-    return nullptr;
-  }
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }

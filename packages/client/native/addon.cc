@@ -7,15 +7,11 @@
 // where, is a matter of how Node was built.
 
 #include <dlfcn.h>
-#include <node_api.h>
 
 #include <cstring>
 #include <memory>
-#include <new>
 
-#ifndef HERS_STAMP
-#define HERS_STAMP "none"
-#endif
+#include "../../ring/lanes/napi.h"
 
 namespace hers {
 namespace {
@@ -77,14 +73,7 @@ const OpenSsl& openSsl() {
   return functions;
 }
 
-/** Thrown for what a caller did wrong, and for what OpenSSL refuses. */
-struct Refused {
-  const char* message;
-};
-
-[[noreturn]] void refuse(const char* message) { throw Refused{message}; }
-
-void check(bool isFine, const char* message) {
+void require(bool isFine, const char* message) {
   if (!isFine) refuse(message);
 }
 
@@ -113,7 +102,7 @@ struct HashKey {
     for (size_t i = 0; i < kHashBlock; i++) block[i] = static_cast<uint8_t>((i < kKeyBytes ? key[i] : 0) ^ pad);
     const bool isDone = openSsl().hashBegin(&state) == 1 && openSsl().hashUpdate(&state, block, kHashBlock) == 1;
     openSsl().cleanse(block, sizeof block);
-    check(isDone, "OpenSSL has no SHA-256");
+    require(isDone, "OpenSSL has no SHA-256");
   }
 };
 
@@ -139,39 +128,14 @@ struct SealKey {
 
 // — values —
 
-/** The memory of a typed array. */
-struct Bytes {
-  uint8_t* at;
-  size_t length;
-};
-
-Bytes arrayOf(napi_env env, napi_value value, napi_typedarray_type wanted, size_t width) {
-  bool isArray = false;
-  check(napi_is_typedarray(env, value, &isArray) == napi_ok && isArray, "a typed array was expected");
-  napi_typedarray_type type;
-  size_t length;
-  void* at;
-  check(napi_get_typedarray_info(env, value, &type, &length, &at, nullptr, nullptr) == napi_ok && type == wanted,
-        "a typed array of another type was expected");
-  return {static_cast<uint8_t*>(at), length * width};
+template <size_t count>
+Array<uint8_t> bytesIn(Call<count>& call) {
+  return call.template array<uint8_t>(napi_uint8_array);
 }
 
-Bytes bytesOf(napi_env env, napi_value value) { return arrayOf(env, value, napi_uint8_array, 1); }
-
-struct Words {
-  const uint32_t* at;
-  size_t count;
-};
-
-Words wordsOf(napi_env env, napi_value value) {
-  const Bytes bytes = arrayOf(env, value, napi_uint32_array, 4);
-  return {reinterpret_cast<const uint32_t*>(bytes.at), bytes.length / 4};
-}
-
-uint32_t numberOf(napi_env env, napi_value value) {
-  uint32_t number;
-  check(napi_get_value_uint32(env, value, &number) == napi_ok, "a number was expected");
-  return number;
+template <size_t count>
+Array<const uint32_t> wordsIn(Call<count>& call) {
+  return call.template array<const uint32_t>(napi_uint32_array);
 }
 
 template <class T>
@@ -182,53 +146,55 @@ template <>
 constexpr napi_type_tag kTag<SealKey> = {0x686572737365616c, 1};
 
 template <class T>
-napi_value makeKey(napi_env env, size_t count, napi_value* arguments) {
-  check(count == 1, "one argument was expected");
-  const Bytes key = bytesOf(env, arguments[0]);
-  check(key.length == kKeyBytes, "a key has 32 bytes");
+napi_value makeKey(napi_env env, napi_callback_info info) {
+  Call<1> call(env, info);
+  const auto key = bytesIn(call);
+  require(key.length == kKeyBytes, "a key has 32 bytes");
   std::unique_ptr<T> made(new T(key.at));
   napi_value object;
-  check(napi_create_object(env, &object) == napi_ok, "no object could be made");
+  check(napi_create_object(env, &object), "no object could be made");
   const auto drop = [](napi_env, void* at, void*) { delete static_cast<T*>(at); };
-  check(napi_wrap(env, object, made.get(), drop, nullptr, nullptr) == napi_ok, "no object could be made");
+  check(napi_wrap(env, object, made.get(), drop, nullptr, nullptr), "no object could be made");
   made.release();
-  check(napi_type_tag_object(env, object, &kTag<T>) == napi_ok, "no object could be made");
+  check(napi_type_tag_object(env, object, &kTag<T>), "no object could be made");
   return object;
 }
 
-template <class T>
-T& keyOf(napi_env env, napi_value value) {
+template <class T, size_t count>
+T& keyIn(Call<count>& call) {
+  const napi_value value = call.value();
   bool isOurs = false;
-  check(napi_check_object_type_tag(env, value, &kTag<T>, &isOurs) == napi_ok && isOurs, "a key was expected");
+  check(napi_check_object_type_tag(call.env, value, &kTag<T>, &isOurs), "a key was expected");
+  require(isOurs, "a key was expected");
   void* at;
-  check(napi_unwrap(env, value, &at) == napi_ok, "a key was expected");
+  check(napi_unwrap(call.env, value, &at), "a key was expected");
   return *static_cast<T*>(at);
 }
 
 template <class T>
-napi_value wipeKey(napi_env env, size_t count, napi_value* arguments) {
-  check(count == 1, "one argument was expected");
-  keyOf<T>(env, arguments[0]).wipe();
+napi_value wipeKey(napi_env env, napi_callback_info info) {
+  Call<1> call(env, info);
+  keyIn<T>(call).wipe();
   return nullptr;
 }
 
 // — the work —
 
 /** hashMany(key, heads, data, starts, ends, out): see bulk-sealing.node.ts. */
-napi_value hashMany(napi_env env, size_t count, napi_value* arguments) {
-  check(count == 6, "six arguments were expected");
-  const HashKey& key = keyOf<HashKey>(env, arguments[0]);
-  check(!key.isWiped, "this key has been wiped");
-  const Bytes heads = bytesOf(env, arguments[1]), data = bytesOf(env, arguments[2]);
-  const Words starts = wordsOf(env, arguments[3]), ends = wordsOf(env, arguments[4]);
-  const Bytes out = bytesOf(env, arguments[5]);
-  const size_t items = ends.count;
+napi_value hashMany(napi_env env, napi_callback_info info) {
+  Call<6> call(env, info);
+  const HashKey& key = keyIn<HashKey>(call);
+  require(!key.isWiped, "this key has been wiped");
+  const auto heads = bytesIn(call), data = bytesIn(call);
+  const auto starts = wordsIn(call), ends = wordsIn(call);
+  const auto out = bytesIn(call);
+  const size_t items = ends.length;
   if (items == 0) return nullptr;
   const size_t head = heads.length / items, each = out.length / items;
-  check(starts.count == items && heads.length == items * head && out.length == items * each && each <= kHashBytes,
-        "arrays of other lengths were expected");
+  require(starts.length == items && heads.length == items * head && out.length == items * each && each <= kHashBytes,
+          "arrays of other lengths were expected");
   for (size_t i = 0; i < items; i++)
-    check(starts.at[i] <= ends.at[i] && ends.at[i] <= data.length, "a part ends outside of the data");
+    require(starts.at[i] <= ends.at[i] && ends.at[i] <= data.length, "a part ends outside of the data");
   const OpenSsl& ssl = openSsl();
   HashState state;
   uint8_t hash[kHashBytes];
@@ -244,29 +210,28 @@ napi_value hashMany(napi_env env, size_t count, napi_value* arguments) {
   }
   ssl.cleanse(&state, sizeof state);
   ssl.cleanse(hash, sizeof hash);
-  check(isDone, "OpenSSL could not hash");
+  require(isDone, "OpenSSL could not hash");
   return nullptr;
 }
 
 /** sealMany(key, nonces, associated, plains, ends, before, out): see bulk-sealing.node.ts. */
-napi_value sealMany(napi_env env, size_t count, napi_value* arguments) {
-  check(count == 7, "seven arguments were expected");
-  const SealKey& key = keyOf<SealKey>(env, arguments[0]);
-  check(key.context != nullptr, "this key has been wiped");
-  const Bytes nonces = bytesOf(env, arguments[1]), associated = bytesOf(env, arguments[2]);
-  const Bytes plains = bytesOf(env, arguments[3]);
-  const Words ends = wordsOf(env, arguments[4]);
-  const size_t before = numberOf(env, arguments[5]);
-  const Bytes out = bytesOf(env, arguments[6]);
-  const size_t items = ends.count;
+napi_value sealMany(napi_env env, napi_callback_info info) {
+  Call<7> call(env, info);
+  const SealKey& key = keyIn<SealKey>(call);
+  require(key.context != nullptr, "this key has been wiped");
+  const auto nonces = bytesIn(call), associated = bytesIn(call), plains = bytesIn(call);
+  const auto ends = wordsIn(call);
+  const size_t before = call.word();
+  const auto out = bytesIn(call);
+  const size_t items = ends.length;
   if (items == 0) return nullptr;
   const size_t each = associated.length / items;
   const size_t overhead = before + kNonceBytes + kTagBytes;
-  check(nonces.length == items * kNonceBytes && associated.length == items * each &&
-            plains.length == ends.at[items - 1] && out.length == plains.length + items * overhead,
-        "arrays of other lengths were expected");
-  check(plains.length <= INT32_MAX && each <= INT32_MAX, "this is too much at once");
-  for (size_t i = 1; i < items; i++) check(ends.at[i - 1] <= ends.at[i], "a part ends outside of the data");
+  require(nonces.length == items * kNonceBytes && associated.length == items * each &&
+              plains.length == ends.at[items - 1] && out.length == plains.length + items * overhead,
+          "arrays of other lengths were expected");
+  require(plains.length <= INT32_MAX && each <= INT32_MAX, "this is too much at once");
+  for (size_t i = 1; i < items; i++) require(ends.at[i - 1] <= ends.at[i], "a part ends outside of the data");
   const OpenSsl& ssl = openSsl();
   size_t from = 0;
   uint8_t* at = out.at;
@@ -287,60 +252,36 @@ napi_value sealMany(napi_env env, size_t count, napi_value* arguments) {
     isDone = isDone && ssl.final(key.context, rest, &written) == 1 && written == 0;
     at += length;
     isDone = isDone && ssl.control(key.context, kGetTag, static_cast<int>(kTagBytes), at) == 1;
-    check(isDone, "OpenSSL could not seal");
+    require(isDone, "OpenSSL could not seal");
     at += kTagBytes;
     from = end;
   }
   return nullptr;
 }
 
-// — registration —
-
-using Method = napi_value (*)(napi_env, size_t, napi_value*);
-
-template <Method method>
-napi_value call(napi_env env, napi_callback_info info) {
-  napi_value arguments[8];
-  size_t count = 8;
-  if (napi_get_cb_info(env, info, &count, arguments, nullptr, nullptr) != napi_ok) return nullptr;
-  try {
-    return method(env, count, arguments);
-  } catch (const Refused& refused) {
-    napi_throw_error(env, nullptr, refused.message);
-  } catch (const std::bad_alloc&) {
-    napi_throw_error(env, "ERR_MEMORY", "there is not enough memory");
-  }
-  return nullptr;
-}
-
-template <Method method>
-void add(napi_env env, napi_value exports, const char* name) {
-  napi_value function;
-  if (napi_create_function(env, name, NAPI_AUTO_LENGTH, call<method>, nullptr, &function) == napi_ok)
-    napi_set_named_property(env, exports, name, function);
-}
-
-napi_value isComplete(napi_env env, size_t, napi_value*) {
+napi_value isComplete(napi_env env, napi_callback_info) {
   napi_value value;
-  check(napi_get_boolean(env, openSsl().isComplete, &value) == napi_ok, "no value could be made");
+  check(napi_get_boolean(env, openSsl().isComplete, &value), "no value could be made");
   return value;
 }
 
-}  // namespace
+napi_value initialize(napi_env env, napi_value exports) {
+  const napi_property_descriptor functions[] = {
+      method("isComplete", guardedCall<isComplete>),
+      method("makeHashKey", guardedCall<makeKey<HashKey>>),
+      method("makeSealKey", guardedCall<makeKey<SealKey>>),
+      method("wipeHashKey", guardedCall<wipeKey<HashKey>>),
+      method("wipeSealKey", guardedCall<wipeKey<SealKey>>),
+      method("hashMany", guardedCall<hashMany>),
+      method("sealMany", guardedCall<sealMany>),
+  };
+  define(env, exports, functions);
+  return exports;
+}
 
+}  // namespace
 }  // namespace hers
 
 NAPI_MODULE_INIT() {
-  using namespace hers;
-  add<isComplete>(env, exports, "isComplete");
-  add<makeKey<HashKey>>(env, exports, "makeHashKey");
-  add<makeKey<SealKey>>(env, exports, "makeSealKey");
-  add<wipeKey<HashKey>>(env, exports, "wipeHashKey");
-  add<wipeKey<SealKey>>(env, exports, "wipeSealKey");
-  add<hashMany>(env, exports, "hashMany");
-  add<sealMany>(env, exports, "sealMany");
-  napi_value stamp;
-  if (napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp) != napi_ok) return nullptr;
-  if (napi_set_named_property(env, exports, "stamp", stamp) != napi_ok) return nullptr;
-  return exports;
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }

@@ -4,36 +4,19 @@
 // The functions of a ring have the signatures of assembly/kernel.ts, and work on the same
 // WebAssembly memory, which never grows: pointers are offsets into it.
 
-#include <node_api.h>
-
-#include <exception>
 #include <memory>
 
+#include "../lanes/napi.h"
 #include "ranking.h"
 #include "roots.h"
 #include "variant.h"
 
-#ifndef HERS_STAMP
-#define HERS_STAMP "none"
-#endif
-
 namespace hers {
 
-/** In expansion.cc. */
-bool addExpansion(napi_env env, napi_value exports);
+/** Adds the functions of expansion.cc. */
+void addExpansion(napi_env env, napi_value exports);
 
 namespace {
-
-/** Thrown for what a caller did wrong. */
-struct Refused {
-  const char* message;
-};
-
-[[noreturn]] void refuse(const char* message) { throw Refused{message}; }
-
-void check(napi_status status, const char* message) {
-  if (status != napi_ok) refuse(message);
-}
 
 // — the variants of this machine, best first —
 
@@ -57,18 +40,6 @@ const Variants& machine() {
 
 // — values —
 
-double numberOf(napi_env env, napi_value value) {
-  double number;
-  check(napi_get_value_double(env, value, &number), "a number was expected");
-  return number;
-}
-
-uint32_t wordOf(napi_env env, napi_value value) {
-  uint32_t word;
-  check(napi_get_value_uint32(env, value, &word), "a number was expected");
-  return word;
-}
-
 /** By its place in the list. A name would take longer to read than some functions run. */
 const Variant& variantOf(napi_env env, napi_value value) {
   const uint32_t place = wordOf(env, value);
@@ -76,80 +47,11 @@ const Variant& variantOf(napi_env env, napi_value value) {
   return *machine().list[place];
 }
 
-template <class T>
-struct Array {
-  T* at;
-  size_t length;
-};
-
-template <class T>
-Array<T> arrayOf(napi_env env, napi_value value, napi_typedarray_type expected) {
-  napi_typedarray_type type;
-  size_t length;
-  void* at;
-  check(napi_get_typedarray_info(env, value, &type, &length, &at, nullptr, nullptr), "a typed array was expected");
-  if (type != expected) refuse("a typed array of another type was expected");
-  return {static_cast<T*>(at), length};
-}
-
-const uint8_t* keyOf(napi_env env, napi_value value) {
-  const auto key = arrayOf<uint8_t>(env, value, napi_uint8_array);
+template <size_t count>
+const uint8_t* keyOf(Call<count>& call) {
+  const auto key = call.template array<uint8_t>(napi_uint8_array);
   if (key.length != 32) refuse("a key has 32 bytes");
   return key.at;
-}
-
-napi_value numberFor(napi_env env, double value) {
-  napi_value result;
-  check(napi_create_double(env, value, &result), "no memory");
-  return result;
-}
-
-// — functions —
-
-/** A call: its arguments, one after the other, and what its function belongs to. */
-template <size_t count>
-class Call {
- public:
-  Call(napi_env env, napi_callback_info info) : env(env) {
-    size_t given = count;
-    check(napi_get_cb_info(env, info, &given, values_, nullptr, &owner), "no arguments");
-    if (given != count) refuse("wrong number of arguments");
-  }
-  uint32_t word() { return wordOf(env, values_[next_++]); }
-  double number() { return numberOf(env, values_[next_++]); }
-  const uint8_t* key() { return keyOf(env, values_[next_++]); }
-  napi_value value() { return values_[next_++]; }
-  template <class T>
-  Array<T> array(napi_typedarray_type type) {
-    return arrayOf<T>(env, values_[next_++], type);
-  }
-
-  const napi_env env;
-  void* owner = nullptr;
-
- private:
-  napi_value values_[count];
-  size_t next_ = 0;
-};
-
-template <class F>
-napi_value guarded(napi_env env, F f) {
-  try {
-    return f();
-  } catch (const Refused& refused) {
-    bool pending = false;
-    napi_is_exception_pending(env, &pending);
-    if (!pending) napi_throw_range_error(env, nullptr, refused.message);
-  } catch (const std::exception& error) {
-    napi_throw_error(env, nullptr, error.what());
-  }
-  return nullptr;
-}
-
-napi_value undefined(napi_env env) {
-  napi_value value = nullptr;
-  napi_get_undefined(env, &value);
-  return value;
 }
 
 // — a ring —
@@ -223,12 +125,6 @@ uint32_t checkedShift(uint32_t shift) {
   return shift;
 }
 
-/** Functions of a ring are made with it as their data. */
-template <napi_value (*f)(napi_env, napi_callback_info)>
-napi_value guardedCall(napi_env env, napi_callback_info info) {
-  return guarded(env, [&] { return f(env, info); });
-}
-
 napi_value ntt(napi_env env, napi_callback_info info) {
   Call<4> call(env, info);
   Bound& b = *static_cast<Bound*>(call.owner);
@@ -294,7 +190,7 @@ napi_value isReduced(napi_env env, napi_callback_info info) {
   Call<3> call(env, info);
   Bound& b = *static_cast<Bound*>(call.owner);
   const uint32_t a = call.word(), n = checkedN(b, call.word()), p = checkedPrime(call.word());
-  return numberFor(env, b.variant.isReduced(b.at(a, n), n, p) ? 1 : 0);
+  return number(env, b.variant.isReduced(b.at(a, n), n, p) ? 1 : 0);
 }
 
 // The keystream of the WebAssembly kernel goes to `bytes`; that of this one to its work space.
@@ -341,7 +237,7 @@ uint32_t checkedWideBits(uint32_t wideBits) {
 
 template <size_t count>
 Secrets secretsOf(Call<count>& call, const Ring& ring, size_t rows) {
-  Secrets secrets = {call.key(), call.word(), nullptr, nullptr};
+  Secrets secrets = {keyOf(call), call.word(), nullptr, nullptr};
   const auto kept = call.template array<uint32_t>(napi_uint32_array);
   const auto isKept = call.template array<uint8_t>(napi_uint8_array);
   if (isKept.length == 0) return secrets;
@@ -365,8 +261,8 @@ napi_value blockRows(napi_env env, napi_callback_info info) {
       values.length != job.rows * job.count)
     refuse("rows, values and lifts of one length were expected");
   job.out = out.at, job.values = values.at, job.lifts = lifts.at;
-  job.maskKey = call.key(), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
-  job.errorKey = call.key(), job.errorDomain = call.word();
+  job.maskKey = keyOf(call), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
+  job.errorKey = keyOf(call), job.errorDomain = call.word();
   job.secrets = secretsOf(call, ring, job.rows);
   job.wideBits = checkedWideBits(call.word());
   const Wiping wiping(b.work, Work::Part::all);
@@ -384,9 +280,9 @@ napi_value queryRows(napi_env env, napi_callback_info info) {
   const auto secretOut = call.array<uint32_t>(napi_uint32_array);
   const auto values = call.array<int32_t>(napi_int32_array);
   const auto lifts = call.array<uint32_t>(napi_uint32_array);
-  job.maskKey = call.key(), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
-  job.errorKey = call.key(), job.errorDomain = call.word();
-  job.resultKey = call.key(), job.resultDomain = call.word();
+  job.maskKey = keyOf(call), job.maskDomain = call.word(), job.maskBitsDomain = call.word();
+  job.errorKey = keyOf(call), job.errorDomain = call.word();
+  job.resultKey = keyOf(call), job.resultDomain = call.word();
   job.rows = values.length;
   job.secrets = secretsOf(call, ring, job.rows);
   job.wideBits = checkedWideBits(call.word()), job.digitBits = call.word(), job.digits = call.word();
@@ -436,7 +332,7 @@ napi_value scores(napi_env env, napi_callback_info info) {
   const float factor = static_cast<float>(call.number()), offset = static_cast<float>(call.number());
   if (out.length != b.ring.n) refuse("a score for every slot was expected");
   const Wiping wiping(b.work, Work::Part::phase);
-  return numberFor(env, b.variant.scores(out.at, job, factor, offset, b.work));
+  return number(env, b.variant.scores(out.at, job, factor, offset, b.work));
 }
 
 napi_value integers(napi_env env, napi_callback_info info) {
@@ -447,7 +343,7 @@ napi_value integers(napi_env env, napi_callback_info info) {
   const double factor = call.number();
   if (out.length != b.ring.n) refuse("an integer for every slot was expected");
   const Wiping wiping(b.work, Work::Part::phase);
-  return numberFor(env, b.variant.integers(out.at, job, factor, b.work));
+  return number(env, b.variant.integers(out.at, job, factor, b.work));
 }
 
 // — ranking, on a thread of Node's own —
@@ -739,30 +635,26 @@ napi_value variants(napi_env env, napi_callback_info) {
   });
 }
 
-const Method kMethods[] = {
-    {"variants", variants},
-    {"createRing", createRing},
-    {"squareSums", onVariant<4, squareSums>},
-    {"roundVectors", onVariant<7, roundVectors>},
-    {"products", onVariant<4, products>},
-    {"closeGaps", onVariant<3, closeGaps>},
-    {"groupSums", onVariant<6, groupSums>},
-    {"packThree", onVariant<3, packThree>},
-    {"unpackThree", onVariant<3, unpackThree>},
-};
+napi_value initialize(napi_env env, napi_value exports) {
+  const napi_property_descriptor functions[] = {
+      method("variants", variants),
+      method("createRing", createRing),
+      method("squareSums", onVariant<4, squareSums>),
+      method("roundVectors", onVariant<7, roundVectors>),
+      method("products", onVariant<4, products>),
+      method("closeGaps", onVariant<3, closeGaps>),
+      method("groupSums", onVariant<6, groupSums>),
+      method("packThree", onVariant<3, packThree>),
+      method("unpackThree", onVariant<3, unpackThree>),
+  };
+  define(env, exports, functions);
+  addExpansion(env, exports);
+  return exports;
+}
 
 }  // namespace
 }  // namespace hers
 
-extern "C" __attribute__((visibility("default"))) napi_value napi_register_module_v1(napi_env env, napi_value exports) {
-  for (const hers::Method& method : hers::kMethods) {
-    napi_value function;
-    if (napi_create_function(env, method.name, NAPI_AUTO_LENGTH, method.f, nullptr, &function) != napi_ok) return nullptr;
-    if (napi_set_named_property(env, exports, method.name, function) != napi_ok) return nullptr;
-  }
-  if (!hers::addExpansion(env, exports)) return nullptr;
-  napi_value stamp;
-  if (napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp) != napi_ok) return nullptr;
-  if (napi_set_named_property(env, exports, "stamp", stamp) != napi_ok) return nullptr;
-  return exports;
+NAPI_MODULE_INIT() {
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }

@@ -3,41 +3,19 @@
 
 #include "expansion.h"
 
-#include <node_api.h>
-
-#include <exception>
-#include <string>
+#include "../lanes/napi.h"
 
 namespace hers {
 namespace {
 
-/** Thrown for what a caller did wrong. */
-struct Refused {
-  const char* message;
-};
-
-[[noreturn]] void refuse(const char* message) { throw Refused{message}; }
-
-template <class T>
-struct Array {
-  T* at;
-  size_t length;
-};
-
-/** Arguments, one after the other. */
+/** Arguments of expansion and packing. */
 template <size_t count>
-class Call {
+class Given : public Call<count> {
  public:
-  Call(napi_env env, napi_callback_info info) : env_(env) {
-    size_t given = count;
-    if (napi_get_cb_info(env, info, &given, values_, nullptr, nullptr) != napi_ok || given != count)
-      refuse("wrong number of arguments");
-  }
+  using Call<count>::Call;
+
   const ExpansionVariant& variant() {
-    char text[16];
-    size_t length;
-    if (napi_get_value_string_utf8(env_, values_[next_++], text, sizeof text, &length) != napi_ok) refuse("a string was expected");
-    const std::string name(text, length);
+    const std::string name = textOf(this->env, this->value());
 #ifdef HERS_X86
     __builtin_cpu_init();
     if (name == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
@@ -47,36 +25,22 @@ class Call {
     refuse("this machine has not this instruction set");
   }
   uint32_t word(uint32_t least, uint32_t most) {
-    uint32_t word;
-    if (napi_get_value_uint32(env_, values_[next_++], &word) != napi_ok || word < least || word > most) refuse("a number is out of range");
+    const uint32_t word = Call<count>::word();
+    if (word < least || word > most) refuse("a number is out of range");
     return word;
   }
-  template <class T>
-  Array<T> array(napi_typedarray_type expected) {
-    napi_typedarray_type type;
-    size_t length;
-    void* at;
-    if (napi_get_typedarray_info(env_, values_[next_++], &type, &length, &at, nullptr, nullptr) != napi_ok || type != expected)
-      refuse("a typed array of another type was expected");
-    return {static_cast<T*>(at), length};
-  }
   uint32_t* words(size_t length) {
-    const auto found = array<uint32_t>(napi_uint32_array);
+    const auto found = this->template array<uint32_t>(napi_uint32_array);
     if (found.length != length) refuse("an array of another length was expected");
     return found.at;
   }
-
- private:
-  napi_env env_;
-  napi_value values_[count];
-  size_t next_ = 0;
 };
 
 constexpr size_t kShapeWords = 40;
 
 /** Everything that memory is read and written by is checked here. */
 template <size_t count>
-Expansion shapeOf(Call<count>& call) {
+Expansion shapeOf(Given<count>& call) {
   const uint32_t* w = call.words(kShapeWords);
   const auto next = [&](uint32_t least, uint32_t most) {
     if (*w < least || *w > most) refuse("a number of the shape is out of range");
@@ -103,19 +67,6 @@ Expansion shapeOf(Call<count>& call) {
   return e;
 }
 
-napi_value guarded(napi_env env, napi_value (*f)(napi_env, napi_callback_info), napi_callback_info info) {
-  try {
-    return f(env, info);
-  } catch (const Refused& refused) {
-    bool pending = false;
-    napi_is_exception_pending(env, &pending);
-    if (!pending) napi_throw_range_error(env, nullptr, refused.message);
-  } catch (const std::exception& error) {
-    napi_throw_error(env, nullptr, error.what());
-  }
-  return nullptr;
-}
-
 /** Where permutations may read: within the vector that a run of sixteen words lies in. */
 const uint16_t* permutationsOf(const Array<uint16_t>& list, const Expansion& e) {
   if (list.length != size_t{e.steps + kLeaves} * e.n) refuse("permutations of another length were expected");
@@ -125,7 +76,7 @@ const uint16_t* permutationsOf(const Array<uint16_t>& list, const Expansion& e) 
 }
 
 napi_value expandQuery(napi_env env, napi_callback_info info) {
-  Call<15> call(env, info);
+  Given<15> call(env, info);
   const ExpansionVariant& variant = call.variant();
   Expansion e = shapeOf(call);
   const size_t n = e.n;
@@ -149,7 +100,7 @@ napi_value expandQuery(napi_env env, napi_callback_info info) {
 }
 
 napi_value packResults(napi_env env, napi_callback_info info) {
-  Call<9> call(env, info);
+  Given<9> call(env, info);
   const ExpansionVariant& variant = call.variant();
   const Expansion e = shapeOf(call);
   const size_t n = e.n;
@@ -165,20 +116,14 @@ napi_value packResults(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-template <napi_value (*f)(napi_env, napi_callback_info)>
-napi_value method(napi_env env, napi_callback_info info) {
-  return guarded(env, f, info);
-}
-
 }  // namespace
 
-/** Adds the functions of this file to the addon. */
-bool addExpansion(napi_env env, napi_value exports) {
-  napi_value expand, pack;
-  return napi_create_function(env, "expandQuery", NAPI_AUTO_LENGTH, method<expandQuery>, nullptr, &expand) == napi_ok &&
-         napi_set_named_property(env, exports, "expandQuery", expand) == napi_ok &&
-         napi_create_function(env, "packResults", NAPI_AUTO_LENGTH, method<packResults>, nullptr, &pack) == napi_ok &&
-         napi_set_named_property(env, exports, "packResults", pack) == napi_ok;
+void addExpansion(napi_env env, napi_value exports) {
+  const napi_property_descriptor functions[] = {
+      method("expandQuery", guardedCall<expandQuery>),
+      method("packResults", guardedCall<packResults>),
+  };
+  check(napi_define_properties(env, exports, 2, functions), "no memory");
 }
 
 }  // namespace hers

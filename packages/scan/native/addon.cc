@@ -23,12 +23,8 @@
 #include "scan.h"
 #include "segment.h"
 #include "tables.h"
-#include "values.h"
+#include "../../ring/lanes/napi.h"
 #include "variant.h"
-
-#ifndef HERS_STAMP
-#define HERS_STAMP "unstamped"
-#endif
 
 namespace hers {
 namespace {
@@ -88,7 +84,7 @@ struct Instance {
 
 Instance& instanceOf(napi_env env) {
   void* data = nullptr;
-  check(env, napi_get_instance_data(env, &data), "no instance");
+  check(napi_get_instance_data(env, &data), "no instance");
   return *static_cast<Instance*>(data);
 }
 
@@ -115,7 +111,7 @@ const Variant& variantOf(napi_env env, napi_value value) {
   for (const Variant* variant : variants()) {
     if (name == variant->name) return *variant;
   }
-  refuse(env, nullptr, "this machine does not have that instruction set");
+  refuse("this machine does not have that instruction set");
 }
 
 // — results —
@@ -147,7 +143,7 @@ napi_value batchBuffer(napi_env env, std::unique_ptr<Batch>& batch) {
   }
   // Some embedders do not allow external memory.
   void* copy = nullptr;
-  check(env, napi_create_arraybuffer(env, batch->length, &copy, &buffer), "no memory");
+  check(napi_create_arraybuffer(env, batch->length, &copy, &buffer), "no memory");
   memcpy(copy, bytes, batch->length);
   return buffer;
 }
@@ -157,29 +153,30 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
   if (!env) return;
   try {
     napi_value self;
-    check(env, napi_get_undefined(env, &self), "no value");
+    check(napi_get_undefined(env, &self), "no value");
     if (message->batch) {
       const Batch& batch = *message->batch;
       const size_t length = batch.entries.size() * sizeof(uint32_t);
       void* words = nullptr;
       napi_value memory, entries;
-      check(env, napi_create_arraybuffer(env, length, &words, &memory), "no memory");
+      check(napi_create_arraybuffer(env, length, &words, &memory), "no memory");
       memcpy(words, batch.entries.data(), length);
-      check(env, napi_create_typedarray(env, napi_uint32_array, batch.entries.size(), memory, 0, &entries), "no memory");
+      check(napi_create_typedarray(env, napi_uint32_array, batch.entries.size(), memory, 0, &entries), "no memory");
       const napi_value arguments[] = {batchBuffer(env, message->batch), entries};
       napi_call_function(env, self, callback, 2, arguments, nullptr);
     } else {
       const Ending& e = message->ending;
       const Times& t = e.times;
       napi_value null;
-      check(env, napi_get_null(env, &null), "no value");
+      check(napi_get_null(env, &null), "no value");
       const std::vector<double> values = {static_cast<double>(e.outcome), static_cast<double>(e.segment), static_cast<double>(e.part),
                                           t.expand * 1e-6, t.verify * 1e-6, t.multiply * 1e-6, t.respond * 1e-6,
                                           t.untilMultiply * 1e-6, t.untilEnd * 1e-6};
       const napi_value arguments[] = {null, numbers(env, values)};
       napi_call_function(env, self, callback, 2, arguments, nullptr);
     }
-  } catch (const Pending&) {
+  } catch (const Refused& refused) {
+    raise(env, refused);
   }
 }
 
@@ -187,12 +184,12 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
 
 napi_value listVariants(napi_env env, const Arguments&) {
   napi_value array;
-  check(env, napi_create_array(env, &array), "no memory");
+  check(napi_create_array(env, &array), "no memory");
   uint32_t at = 0;
   for (const Variant* variant : variants()) {
     napi_value name;
-    check(env, napi_create_string_utf8(env, variant->name, NAPI_AUTO_LENGTH, &name), "no memory");
-    check(env, napi_set_element(env, array, at++, name), "no memory");
+    check(napi_create_string_utf8(env, variant->name, NAPI_AUTO_LENGTH, &name), "no memory");
+    check(napi_set_element(env, array, at++, name), "no memory");
   }
   return array;
 }
@@ -213,7 +210,7 @@ napi_value closePool(napi_env env, const Arguments& a) {
 napi_value createRing(napi_env env, const Arguments& a) {
   const Variant& variant = variantOf(env, a[0]);
   const uint32_t n = wordOf(env, a[1]);
-  if (n < 4 * variant.lanes || n < 2 * kGroup || (n & (n - 1)) != 0) refuse(env, nullptr, "n must be a power of two from 64 on");
+  if (n < 4 * variant.lanes || n < 2 * kGroup || (n & (n - 1)) != 0) refuse("n must be a power of two from 64 on");
   std::vector<PrimeConstants> primes;
   eachOf(env, a[2], [&](napi_value prime) {
     PrimeConstants c;
@@ -223,12 +220,12 @@ napi_value createRing(napi_env env, const Arguments& a) {
     c.share = wordOf(env, member(env, prime, "share"));
     c.reciprocal = wordOf(env, member(env, prime, "reciprocal"));
     const Bytes inverses = bytesOf(env, member(env, prime, "inverses"), napi_uint32_array);
-    if (inverses.length != 4 * size_t{n} || c.p < 3 || c.p >= 1u << 30 || c.p % 2 == 0) refuse(env, nullptr, "a modulus is wrong");
+    if (inverses.length != 4 * size_t{n} || c.p < 3 || c.p >= 1u << 30 || c.p % 2 == 0) refuse("a modulus is wrong");
     c.inverses.resize(n);
     memcpy(c.inverses.data(), inverses.at, inverses.length);
     primes.push_back(std::move(c));
   });
-  if (primes.empty() || primes.size() > 2) refuse(env, nullptr, "a ring has one or two primes");
+  if (primes.empty() || primes.size() > 2) refuse("a ring has one or two primes");
   return wrap<RingWithVariant, kRing>(
       env, std::shared_ptr<RingWithVariant>(new RingWithVariant{&variant, RingTables(n, primes, variant.lanes)}));
 }
@@ -248,19 +245,19 @@ Layout layoutOf(napi_env env, napi_value value) {
   layout.packed = truthOf(env, member(env, value, "packed"));
   layout.partBytes = linesOf(layout.rows, layout.packed) * layout.blocks * kGroup * sizeof(uint32_t);
   const bool wrong = layout.blocks == 0 || layout.rows == 0 || layout.panelRows == 0 || layout.checksums.empty();
-  if (wrong || (layout.packed && layout.panelRows % 4 != 0)) refuse(env, nullptr, "a layout is wrong");
+  if (wrong || (layout.packed && layout.panelRows % 4 != 0)) refuse("a layout is wrong");
   return layout;
 }
 
 napi_value mapSegment(napi_env env, const Arguments& a) {
   const auto segment = Segment::map(static_cast<int>(sizeOf(env, a[0])), layoutOf(env, a[1]));
-  if (!segment) refuse(env, errno == ENODATA ? "ENODATA" : nullptr, strerror(errno));
+  if (!segment) refuse(strerror(errno), errno == ENODATA ? "ENODATA" : nullptr);
   return wrap<Segment, kSegment>(env, segment);
 }
 
 napi_value allocateSegment(napi_env env, const Arguments& a) {
   const auto segment = Segment::allocate(layoutOf(env, a[0]));
-  if (!segment) refuse(env, nullptr, strerror(errno));
+  if (!segment) refuse(strerror(errno));
   return wrap<Segment, kSegment>(env, segment);
 }
 
@@ -268,7 +265,7 @@ napi_value writeSegment(napi_env env, const Arguments& a) {
   const auto& segment = segmentOf(env, a[0]);
   const size_t offset = sizeOf(env, a[1]);
   const Bytes bytes = bytesOf(env, a[2], napi_uint8_array);
-  if (offset > segment->bytes() || bytes.length > segment->bytes() - offset) refuse(env, nullptr, "outside of the segment");
+  if (offset > segment->bytes() || bytes.length > segment->bytes() - offset) refuse("outside of the segment");
   memcpy(segment->data() + offset, bytes.at, bytes.length);
   return undefined(env);
 }
@@ -303,7 +300,7 @@ napi_value createQuery(napi_env env, const Arguments& a) {
   query->bits[1] = wordOf(env, a[4]);
   const Bytes seed = bytesOf(env, a[5], napi_uint8_array), head = bytesOf(env, a[6], napi_uint8_array);
   if (query->bits[0] - 1 > 31 || query->bits[1] - 1 > 31 || seed.length != kSeedBytes || head.length != kHeadBytes) {
-    refuse(env, nullptr, "a query is wrong");
+    refuse("a query is wrong");
   }
   memcpy(query->seed, seed.at, kSeedBytes);
   memcpy(query->head, head.at, kHeadBytes);
@@ -315,7 +312,7 @@ napi_value writeQuery(napi_env env, const Arguments& a) {
   const auto& query = queryOf(env, a[0]);
   const size_t offset = sizeOf(env, a[1]);
   const Bytes words = bytesOf(env, a[2], napi_uint32_array);
-  if (offset > query->words || words.length / 4 > query->words - offset) refuse(env, nullptr, "outside of the query");
+  if (offset > query->words || words.length / 4 > query->words - offset) refuse("outside of the query");
   memcpy(query->rows.get() + offset, words.at, words.length);
   return undefined(env);
 }
@@ -333,27 +330,27 @@ napi_value startScan(napi_env env, const Arguments& a) {
   setup.domain = wordOf(env, a[4]);
   setup.multiplyOnly = truthOf(env, a[5]);
   setup.threads = pool->threads();
-  if (setup.segments.empty() || setup.queries.empty()) refuse(env, nullptr, "there is nothing to scan");
+  if (setup.segments.empty() || setup.queries.empty()) refuse("there is nothing to scan");
   for (const auto& segment : setup.segments) {
     if (segment->parts() != setup.ring->groups() || segment->layout().rows != setup.segments[0]->layout().rows) {
-      refuse(env, nullptr, "a segment does not fit the ring, or the others");
+      refuse("a segment does not fit the ring, or the others");
     }
     for (uint32_t i = 0; i < setup.ring->ring().primes; i++) {
       const Modulus& modulus = setup.ring->ring().moduli[i];
-      if (segment->layout().packed && segment->layout().rows > modulus.unfoldedRows) refuse(env, nullptr, "packed rows are not for this ring");
+      if (segment->layout().packed && segment->layout().rows > modulus.unfoldedRows) refuse("packed rows are not for this ring");
     }
     for (const auto& query : setup.queries) {
       const size_t rows = segment->layout().rows, words = setup.ring->words();
       const bool whole = query->words % words == 0 && query->words / words >= rows;
       if (!whole || query->width > rows || query->words / words - rows > rows - query->width) {
-        refuse(env, nullptr, "a query does not fit a segment");
+        refuse("a query does not fit a segment");
       }
     }
   }
 
   const auto channel = std::make_shared<Channel>();
   napi_value name;
-  check(env, napi_create_string_utf8(env, "hers.scan", NAPI_AUTO_LENGTH, &name), "no memory");
+  check(napi_create_string_utf8(env, "hers.scan", NAPI_AUTO_LENGTH, &name), "no memory");
   setup.onBatch = [channel](std::unique_ptr<Batch> batch) {
     std::unique_ptr<Message> message(new Message{std::move(batch), {}});
     send(*channel, std::move(message), false);
@@ -366,7 +363,7 @@ napi_value startScan(napi_env env, const Arguments& a) {
   const auto running = std::make_shared<RunningScan>(RunningScan{pool, scan, channel});
   const napi_value value = wrap<RunningScan, kScan>(env, running);
   auto kept = std::make_unique<std::shared_ptr<Channel>>(channel);
-  check(env, napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, kept.get(), forgetCall, nullptr, deliver, &channel->call),
+  check(napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, kept.get(), forgetCall, nullptr, deliver, &channel->call),
         "no memory");
   kept.release();
   channel->loop = channel->call;
@@ -397,15 +394,12 @@ napi_value holdLoop(napi_env env, const Arguments& a) {
 
 napi_value initialize(napi_env env, napi_value exports) {
   auto instance = std::make_unique<Instance>();
-  check(env, napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
+  check(napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
         "no instance");
   Instance* const kept = instance.release();
-  check(env, napi_add_env_cleanup_hook(env, [](void* data) { static_cast<Instance*>(data)->shutDown(); }, kept), "no hook");
+  check(napi_add_env_cleanup_hook(env, [](void* data) { static_cast<Instance*>(data)->shutDown(); }, kept), "no hook");
 
-  napi_value stamp;
-  check(env, napi_create_string_utf8(env, HERS_STAMP, NAPI_AUTO_LENGTH, &stamp), "no memory");
   const napi_property_descriptor properties[] = {
-      {"stamp", nullptr, nullptr, nullptr, nullptr, stamp, napi_enumerable, nullptr},
       method("variants", call<listVariants, 0>),
       method("createPool", call<createPool, 1>),
       method("closePool", call<closePool, 1>),
@@ -422,7 +416,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("releaseBatch", call<releaseBatch, 1>),
       method("holdLoop", call<holdLoop, 2>),
   };
-  check(env, napi_define_properties(env, exports, sizeof properties / sizeof *properties, properties), "no memory");
+  define(env, exports, properties);
   return exports;
 }
 
@@ -430,9 +424,5 @@ napi_value initialize(napi_env env, napi_value exports) {
 }  // namespace hers
 
 NAPI_MODULE_INIT() {
-  try {
-    return hers::initialize(env, exports);
-  } catch (const hers::Pending&) {
-    return nullptr;
-  }
+  return hers::guarded(env, [&] { return hers::initialize(env, exports); });
 }
