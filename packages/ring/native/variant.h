@@ -39,7 +39,7 @@ struct Variant {
   void (*squareSums)(double* out, const float* data, size_t count, size_t dimension);
   /** Rounded and transposed: see packages/ring/src/vectors.ts. */
   void (*roundVectors)(int32_t* out, double* squares, const float* data, const double* factors, double steps, size_t count, size_t dimension);
-  /** Of canaries: see checks.h. */
+  /** Of canaries: see vectors.h. */
   void (*products)(double* out, const int32_t* values, const double* probe, size_t count, size_t width);
   void (*closeGaps)(uint32_t* values, size_t length, const uint32_t* slots, size_t count);
   void (*groupSums)(double* out, const float* scores, const uint16_t* order, size_t step, size_t size, size_t plus, double divisor);

@@ -2,7 +2,6 @@
 
 #include "lanes_avx2.h"
 
-#include "checks.h"
 #include "phase.h"
 #include "variant.h"
 #include "vectors.h"

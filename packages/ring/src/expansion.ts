@@ -4,9 +4,8 @@
 
 import { chosenNative } from './choose.ts';
 import { WasmExpansion } from './expansion-wasm.ts';
-import { type Modulus, moduliOf } from './modulus.ts';
+import { type Modulus, modInverse, modPow, moduliOf, rootOfUnity } from './modulus.ts';
 import type { Isa, Native } from './native.ts';
-import { modInverse, modPow, rootOfUnity } from './primes.ts';
 
 /** Coordinates that the last levels of a node give, and bases of mask rows. */
 const LEAVES = 8;

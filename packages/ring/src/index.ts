@@ -1,10 +1,17 @@
-export { closeGaps, groupSums, products } from './checks.ts';
-export { checksum } from './checksum.ts';
 export { ringCode } from './choose.ts';
 export { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgomery } from './expansion.ts';
-export { bitLength, type Modulus, moduliOf, reciprocalError } from './modulus.ts';
-export { modInverse, modPow, nttPrimes, rootOfUnity } from './primes.ts';
+export { checksum } from './kernel.ts';
+export {
+  bitLength,
+  type Modulus,
+  modInverse,
+  modPow,
+  moduliOf,
+  nttPrimes,
+  reciprocalError,
+  rootOfUnity,
+} from './modulus.ts';
 export { randomBytes, randomSeed } from './random.ts';
 export { ALL_RECORDS, type PackedPair, Poly, type RankJob, ResultSecret, Ring, type Source, Words } from './ring.ts';
 export type { Secrets } from './rows.ts';
-export { packThree, roundVectors, squareSums, unpackThree } from './vectors.ts';
+export { closeGaps, groupSums, packThree, products, roundVectors, squareSums, unpackThree } from './vectors.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import * as oracle from '../testing/oracle.ts';
-import { nttPrimes, rootOfUnity } from './primes.ts';
+import { nttPrimes, rootOfUnity } from './modulus.ts';
 import { type Poly, Ring } from './ring.ts';
 
 const key = Uint8Array.from({ length: 32 }, (_, i) => 7 * i + 1);

@@ -7,9 +7,8 @@
 
 import { chosenNative } from './choose.ts';
 import { instantiate, type KernelExports } from './kernel.ts';
-import { bitLength, type Modulus, moduliOf } from './modulus.ts';
+import { bitLength, isPrime, type Modulus, modInverse, moduliOf } from './modulus.ts';
 import { LEAST_NATIVE_N, NATIVE_FUNCTIONS, type Native, type NativeRing } from './native.ts';
-import { isPrime, modInverse } from './primes.ts';
 import { type BlockRows, blockRows, loadSecret, type QueryRows, queryRows, type Secrets } from './rows.ts';
 
 const SCRATCH_POLYS = 8;

@@ -2,7 +2,7 @@
 // and WebAssembly must agree on.
 
 import assert from 'node:assert/strict';
-import { nttPrimes } from '../src/primes.ts';
+import { nttPrimes } from '../src/modulus.ts';
 import { type Poly, ResultSecret, type Ring } from '../src/ring.ts';
 import * as oracle from './oracle.ts';
 

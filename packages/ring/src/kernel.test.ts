@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import * as oracle from '../testing/oracle.ts';
-import { checksum } from './checksum.ts';
+import { checksum } from './kernel.ts';
 
 it('is XXH64, for every length and however the bytes are cut', () => {
   const bytes = oracle.keystream(new Uint8Array(32), 1, 2, 3, 70_000);
