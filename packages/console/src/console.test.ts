@@ -13,7 +13,7 @@ import { fit } from '@hers/training';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { part } from '../../../tools/parts.ts';
 import { DIMENSION, HOSTILE, openTrial, PASSPHRASE, type Trial, vectorOf } from '../testing/trial.ts';
-import { type RunningConsole, startConsole } from './node/index.node.ts';
+import { type RunningConsole, startConsole } from './node/serve.node.ts';
 
 const browserPart = part('browser');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -49,10 +49,6 @@ export interface ErrorBody {
   readonly retryable: boolean;
 }
 
-export interface StageBody {
-  readonly stage: string;
-}
-
 /** A collection in JSON: its id in hex, its descriptor, which is public, in base64. */
 export interface CollectionBody {
   readonly name: string;
@@ -68,11 +64,6 @@ export interface CollectionBody {
 export interface CreateHead {
   readonly name: string;
   readonly id: string;
-}
-
-/** Followed by the manifest. */
-export interface ManifestHead {
-  readonly version: number;
 }
 
 /**
@@ -194,7 +185,7 @@ export function packIds(ids: Ids, length: number, what: string): Uint8Array {
 }
 
 /** Iterates over packed ids: no more than one takes memory besides the bytes. */
-export class PackedIds implements Ids {
+class PackedIds implements Ids {
   readonly length: number;
   readonly #bytes: Uint8Array;
   readonly #each: number;

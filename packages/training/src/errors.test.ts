@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CompressError, type CompressErrorCode, load } from '@hers/compress';
 import { synthetic } from '../testing/identities.ts';
-import { fitSphere, graphDistanceDimension, nearest } from './dimension/index.ts';
+import { fitSphere, graphDistanceDimension } from './dimension/graph-distance.ts';
+import { nearest } from './dimension/nearest.ts';
 import { type FitOptions, fit, type MethodName } from './fit.ts';
 
 const { vectors, labels } = synthetic({ classes: 6, each: 3, dimension: 8 });

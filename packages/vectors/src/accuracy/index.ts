@@ -16,9 +16,7 @@ export {
   linkability,
   missedAt,
   type Outcomes,
-  ofRate,
   outcomesOf,
-  sharesBelow,
   thresholdsAt,
   weightOf,
 } from './rates.ts';

@@ -67,7 +67,7 @@ function above(value: number): number {
 }
 
 /** The share of the outcomes that is below each threshold. */
-export function sharesBelow(outcomes: Outcomes, thresholds: readonly number[], weights: Float64Array): number[] {
+function sharesBelow(outcomes: Outcomes, thresholds: readonly number[], weights: Float64Array): number[] {
   const { scores } = outcomes;
   const sums = thresholds.map(() => 0);
   let total = 0;
