@@ -24,7 +24,7 @@ const script = (folder: string, isas: readonly string[]) => `
   const { largest, mixed, specimenBlock, specimenQuery } = await import(${url('specimen.ts')});
   const addon = ${JSON.stringify(output)};
   for (const isa of ${JSON.stringify(isas)}) {
-    for (const [set, rows, count] of [['insecure_n_64_logq_30_wide_5', 4, 1], ['insecure_n_64_logq_30_30_wide_4', 131, 3], ['n_2048_logq_30_wide_5', 67, 2], ['n_4096_logq_30_30_wide_4', 17, 1], ['n_2048_logq_24_wide_5', 134, 6]]) {
+    for (const [set, rows, count] of [['insecure_n_64_logq_30_wide_5', 5, 1], ['insecure_n_64_logq_30_30_wide_4', 131, 3], ['n_2048_logq_30_wide_5', 67, 2], ['n_4096_logq_30_30_wide_4', 17, 1], ['n_2048_logq_24_wide_5', 134, 6]]) {
       const parameters = parameterSet(set);
       const width = rows - parameters.digits;
       const blocks = Array.from({ length: count }, (_, index) => specimenBlock({ parameters, width, index, residue: mixed(index) }));
