@@ -156,8 +156,8 @@ describe('a segment', () => {
         .digest('hex'),
     );
     assert.deepEqual(hashes, [
-      '94702c388f8b16c623ab6e3ea04775e820897d9c31ddd27d531b5af02b50a942',
-      '585b40b46b655298357cfef0c56b254790d605a1410c55225d95101cd1e0931e',
+      '89ba694f92fc9cbb90d962b01091f9d70c4b79f137d95244afd4a4703a541129',
+      'f3bc895290a6aab52b13342b6be0a7f81c7b09faa302ad2a5f04785bee2e1e98',
     ]);
   });
 

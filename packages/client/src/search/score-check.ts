@@ -106,8 +106,8 @@ export class ScoreCheck {
 }
 
 /**
- * Returns what the block holds of a record. A record of a later epoch was moved: it was sealed again
- * for another compressor meanwhile, and is projected here.
+ * Returns what the block holds of a record. A record of a later epoch was moved: it was sealed
+ * again for another compressor meanwhile, and is projected here.
  */
 async function indexed(space: Space, record: OpenedRecord): Promise<{ vector: Float32Array; isMoved: boolean }> {
   const isMoved = space.sealsProjections && record.projection?.epoch !== space.epoch;
