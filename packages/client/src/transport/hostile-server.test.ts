@@ -8,7 +8,16 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { decodeMessage, type ErrorCode, encodeMessage, frame, HersError, ITEM_KIND, MAX_IDS } from '@hers/service';
+import {
+  decodeMessage,
+  type ErrorCode,
+  encodeInboxItem,
+  encodeMessage,
+  frame,
+  HersError,
+  ITEM_KIND,
+  MAX_IDS,
+} from '@hers/service';
 import { HttpService, type RetryEvent } from '../index.ts';
 
 const text = (value: string) => new TextEncoder().encode(value);
@@ -423,6 +432,21 @@ describe('what is given again and again', { concurrency: true }, () => {
     await fails(all(service.getLists('faces', [])), 'MALFORMED', 3000);
     more = bytes(0);
     await fails(all(service.getLists('faces', [])), 'UNAVAILABLE', 6000);
+  });
+
+  it('a line that breaks behind the last item of an inbox that was asked for is not asked again', async () => {
+    const items = [1, 2, 3].map((number) =>
+      item(Buffer.concat(encodeInboxItem({ number, posted: 1, envelope: bytes(40) }))),
+    );
+    let given = 2;
+    await using server = await hostile((_, answer) => answer.end(Buffer.concat(items.slice(0, given))));
+    const service = new HttpService(server.url, { retryMs: 1000 });
+    const taken = await Array.fromAsync(service.takeInbox('faces', { limit: 2 }));
+    assert.deepEqual([taken.map(({ number }) => number), server.requests], [[1, 2], 1]);
+    given = 3;
+    await fails(all(service.takeInbox('faces', { limit: 2 })), 'INTEGRITY', 3000);
+    given = 1;
+    await fails(all(service.takeInbox('faces', { limit: 2 })), 'INTEGRITY', 3000);
   });
 
   it('a line that breaks or falls silent after every thing is given up', async () => {
