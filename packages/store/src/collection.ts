@@ -5,16 +5,17 @@ import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
 import { type CollectionInfo, decodeSections, HersError, type Partitions } from '@hers/service';
 import type { Assembler } from './blocks/assembler.ts';
-import { Source } from './blocks/source.ts';
-import { type StoredBlock, storedBlock } from './blocks/stored-block.ts';
+import { Source, type StoredBlock, storedBlock } from './blocks/source.ts';
 import { hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
+import type { JournalPart } from './catalogue/journal.ts';
 import { RecordIndex } from './catalogue/record-index.ts';
 import { type BlockRow, Tables } from './catalogue/tables.ts';
 import type { Evaluators } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import type { Disk } from './files/disk.ts';
-import { BLOCKS, blockPath, packPath } from './files/layout.ts';
+import { BLOCKS, blockPath, packPath, SEGMENTS, VAULT } from './files/layout.ts';
+import { clearSetAside } from './files/lost-and-found.ts';
 import { Vault } from './files/vault.ts';
 import { Past } from './past.ts';
 import { SerialQueue } from './serial-queue.ts';
@@ -305,4 +306,77 @@ export class Collection {
 
 export function noSuchCollection(name: string): HersError {
   return new HersError('NOT_FOUND', `there is no collection ${JSON.stringify(name)}`);
+}
+
+/**
+ * Creates a collection and returns its number. If it gets no name, it is removed when the folder is
+ * opened next.
+ */
+export function createRow(
+  catalogue: Catalogue,
+  name: string | null,
+  made: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array; version: number },
+  kind: { readonly keepsStages: boolean },
+): number {
+  let number = 0;
+  const { id, descriptor, version, manifest } = made;
+  const parts = (): JournalPart[] =>
+    name === null ? [] : [{ collection: { number, name, id, descriptor, version, manifest } }];
+  catalogue.transaction(() => {
+    const insert = catalogue.prepare('INSERT INTO collections (name, id, descriptor) VALUES (?, ?, ?)');
+    number = Number(insert.run(name, id, descriptor).lastInsertRowid);
+    new Tables(catalogue, number).create(version, manifest, kind);
+    fault('collection.committing');
+  }, parts);
+  return number;
+}
+
+/** Names a restored collection, which exists from now on; the `old` one of this name is gone. */
+export function nameRow(collection: Collection, name: string, old?: Collection): void {
+  const { number, id, descriptor, tables } = collection;
+  const { catalogue } = collection.folder;
+  catalogue.transaction(
+    () => {
+      if (old) deleteRow(catalogue, old.number);
+      catalogue.prepare('UPDATE collections SET name = ? WHERE key = ?').run(name, number);
+      fault('restore.within');
+    },
+    () => [
+      ...(old ? [{ gone: old.number }] : []),
+      { collection: { number, name, id, descriptor, ...tables.manifest() } },
+    ],
+  );
+  fault('restore.committed');
+  collection.name = name;
+}
+
+function deleteRow(catalogue: Catalogue, number: number): void {
+  new Tables(catalogue, number).drop();
+  catalogue.prepare('DELETE FROM collections WHERE key = ?').run(number);
+}
+
+/** Removes a collection from the catalogue. */
+export function dropRow(catalogue: Catalogue, number: number): void {
+  catalogue.transaction(
+    () => {
+      deleteRow(catalogue, number);
+      fault('delete.within');
+    },
+    () => [{ gone: number }],
+    { mayUseReserve: true },
+  );
+  fault('delete.committed');
+}
+
+/**
+ * Removes the files of a collection that is no longer in the catalogue. Files that cannot be
+ * removed now are removed when the folder is opened next.
+ */
+export async function removeFiles(disk: Disk, number: number): Promise<void> {
+  try {
+    clearSetAside(disk, number);
+  } catch {}
+  for (const folder of [BLOCKS, SEGMENTS, VAULT])
+    for (const file of disk.listSync(folder))
+      if (file.startsWith(`${number}-`)) await disk.remove(`${folder}/${file}`).catch(() => {});
 }

@@ -18,12 +18,12 @@ import {
   type StageId,
   withOtherSections,
 } from '@hers/service';
-import type { StoredBlock } from './blocks/stored-block.ts';
+import type { StoredBlock } from './blocks/source.ts';
 import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
-import { DELETED, decodePlace, encodePlace } from './files/place.ts';
+import { DELETED, decodePlace, encodePlace } from './files/entry.ts';
 import { ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { readLists, readRecords } from './reading.ts';

@@ -25,8 +25,8 @@ import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/serv
 import { withFolder } from '../testing/crash.ts';
 import { checkHolds, type Expected, Script } from '../testing/crash-script.ts';
 import { hex } from './bytes.ts';
+import { mendProofs } from './catalogue/catalogue-writer.ts';
 import { readJournal } from './catalogue/journal.ts';
-import { mendProofs } from './catalogue/mend.ts';
 import { Disk } from './files/disk.ts';
 import { type FolderStore, openStore } from './store.ts';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { type ErrorCode, HersError } from '@hers/service';
 import { Samples, sampleEnvelope } from '@hers/service/samples';
-import type { InboxLimits } from './inbox-rules.ts';
+import type { InboxLimits } from './inbox.ts';
 import { openStore } from './store.ts';
 
 const fails = (code: ErrorCode) => (error: unknown) => error instanceof HersError && error.code === code;

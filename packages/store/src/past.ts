@@ -5,7 +5,7 @@
 // A plain folder does without: it answers from the moment at which the version is compared, so
 // there is no time in between, and what was deleted is gone from the disk at once.
 
-import type { StoredBlock } from './blocks/stored-block.ts';
+import type { StoredBlock } from './blocks/source.ts';
 
 const KEPT_MS = 30_000;
 

@@ -7,11 +7,11 @@ import { sha256 } from './bytes.ts';
 import type { Tables } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
-import { type Entry, LIST, PACK_HEADER_BYTES, RECORD } from './files/entry.ts';
+import { decodePlace, type Entry, LIST, PACK_HEADER_BYTES, type Place, RECORD } from './files/entry.ts';
 import { VAULT } from './files/layout.ts';
 import { clearSetAside, type Tail } from './files/lost-and-found.ts';
-import { decodePlace, type Place } from './files/place.ts';
 import { Batch, ROW_BYTES, type VaultReader } from './files/vault.ts';
+import { pausing } from './serial-queue.ts';
 import { expireStages } from './staging.ts';
 import { damaged } from './storage-errors.ts';
 
@@ -66,11 +66,6 @@ export async function purgeCollection(
   }
   fault('purge.truncated');
 }
-
-const pausing = (signal: AbortSignal) => async () => {
-  await new Promise(setImmediate);
-  signal.throwIfAborted();
-};
 
 /** Bytes of packs that are not worth the trouble. */
 const RECLAIMED_BYTES = 2 ** 25;

@@ -13,7 +13,7 @@ import {
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { decodePlace, type Place } from './files/place.ts';
+import { decodePlace, type Place } from './files/entry.ts';
 import type { Vault, VaultReader } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { damaged } from './storage-errors.ts';

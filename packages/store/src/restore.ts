@@ -4,12 +4,11 @@
 import { type Block, decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
 import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
-import { newBlockRow } from './blocks/stored-block.ts';
+import { newBlockRow } from './blocks/source.ts';
 import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
-import { LIST, MAX_CONTENT, RECORD } from './files/entry.ts';
-import { decodePlace } from './files/place.ts';
+import { decodePlace, LIST, MAX_CONTENT, RECORD } from './files/entry.ts';
 import { Batch, CHUNK_BYTES, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';

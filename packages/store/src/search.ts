@@ -4,8 +4,7 @@ import { batchesOf, type Kernel, type ScanResult, type SegmentHandle } from '@he
 import { decodeQuery, type Query } from '@hers/scheme';
 import { decodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery, scannedQuery } from '@hers/scheme/open';
 import { checkBlocks, HersError, type SearchCallOptions, type SearchRequest } from '@hers/service';
-import type { Source } from './blocks/source.ts';
-import type { StoredBlock } from './blocks/stored-block.ts';
+import type { Source, StoredBlock } from './blocks/source.ts';
 import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import {

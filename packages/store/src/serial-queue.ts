@@ -14,3 +14,9 @@ export class SerialQueue {
     await this.#last;
   }
 }
+
+/** Returns a function that lets other work have the thread, and throws once `signal` is aborted. */
+export const pausing = (signal: AbortSignal) => async (): Promise<void> => {
+  await new Promise(setImmediate);
+  signal.throwIfAborted();
+};

@@ -11,13 +11,13 @@
 import { createHash } from 'node:crypto';
 import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many, otherFormat } from '@hers/service';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
-import type { StoredBlock } from './blocks/stored-block.ts';
+import type { StoredBlock } from './blocks/source.ts';
 import { handleKey, hex, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { type Entry, RECORD } from './files/entry.ts';
-import { decodePlace, type Place } from './files/place.ts';
+import { decodePlace, type Entry, type Place, RECORD } from './files/entry.ts';
 import type { VaultReader } from './files/vault.ts';
 import { Holding } from './holding.ts';
+import { pausing } from './serial-queue.ts';
 import { damaged } from './storage-errors.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
@@ -192,10 +192,6 @@ export async function* atOneMoment<T>(
   signal: AbortSignal,
   read: (moment: Captured) => AsyncIterable<T>,
 ): AsyncGenerator<T> {
-  const pause = async () => {
-    await new Promise(setImmediate);
-    signal.throwIfAborted();
-  };
   // With no fresh records, the B-tree is the current collection. It stays so until the reading
   // ends, because merges wait.
   const { moment, copying } = await collection.upkeepQueue.run(async () => {
@@ -203,7 +199,7 @@ export async function* atOneMoment<T>(
     // A damaged catalogue cannot be merged, but it cannot change either.
     while (collection.records.fresh > 0 && !isFrozen(collection)) {
       await collection.snapshotsEnd(signal);
-      await collection.records.merge(pause);
+      await collection.records.merge(pausing(signal));
       collection.checkUsable();
     }
     return { copying: collection.beginSnapshot(), moment: capture(collection) };

@@ -26,7 +26,7 @@ import {
 } from '@hers/service';
 import { hex, sha256 } from './bytes.ts';
 import type { BlockRow, StageRow, Tables } from './catalogue/tables.ts';
-import { decodePlace, encodePlace, type Place } from './files/place.ts';
+import { decodePlace, encodePlace, type Place } from './files/entry.ts';
 import { ROW_BYTES } from './files/vault.ts';
 
 /** A handle and a place for every entry, ROW_BYTES each. */

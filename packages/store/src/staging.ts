@@ -16,12 +16,11 @@ import {
   type StageId,
 } from '@hers/service';
 import { MAX_BLOCK_BYTES, readKeptBlock } from './blocks/rebuild.ts';
-import { newBlockRow } from './blocks/stored-block.ts';
+import { newBlockRow } from './blocks/source.ts';
 import { checkBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { fault } from './faults.ts';
-import { LIST, RECORD } from './files/entry.ts';
-import { decodePlace } from './files/place.ts';
+import { decodePlace, LIST, RECORD } from './files/entry.ts';
 import { Batch, ROW_BYTES } from './files/vault.ts';
 import { Holding } from './holding.ts';
 import { decodeShardChange, keepStage, type Stage } from './stages.ts';
@@ -47,20 +46,8 @@ export async function stageRecords(
     return batch.add(RECORD, handle, handle, sealed);
   };
   return collection.stages.writing(batch, async () => {
-    // An array needs no `await` per item, and neither do groups.
-    if (records instanceof Grouped)
-      for await (const group of records.groups())
-        for (const record of group) {
-          const full = add(record);
-          if (full !== undefined) await full;
-        }
-    else if (Symbol.asyncIterator in records)
-      for await (const record of records) {
-        const full = add(record);
-        if (full !== undefined) await full;
-      }
-    else
-      for (const record of records) {
+    for await (const group of groupsOf(records))
+      for (const record of group) {
         const full = add(record);
         if (full !== undefined) await full;
       }
@@ -68,6 +55,16 @@ export async function stageRecords(
     await batch.finish();
     return stage(collection, { kind: 'records', batch, partitions }, hash?.digest());
   });
+}
+
+/** An array needs no `await` per item, and neither do groups. */
+function groupsOf<T>(items: Many<T>): AsyncIterable<Iterable<T>> | Iterable<Iterable<T>> {
+  if (items instanceof Grouped) return items.groups();
+  return Symbol.asyncIterator in items ? singly(items) : [items];
+}
+
+async function* singly<T>(items: AsyncIterable<T>): AsyncGenerator<[T]> {
+  for await (const item of items) yield [item];
 }
 
 export async function stageList(collection: Collection, sealed: Uint8Array, partitions?: Partitions): Promise<StageId> {

@@ -2,7 +2,7 @@
 // what to do. Other errors pass through unchanged.
 
 import { constants } from 'node:os';
-import { HersError } from '@hers/service';
+import { type ErrorCode, HersError } from '@hers/service';
 
 const SQLITE_PERM = 3;
 const SQLITE_BUSY = 5;
@@ -46,26 +46,11 @@ export function readOnly(name: string): HersError {
   return error;
 }
 
-const tooManyFiles = (name: string) =>
-  new HersError(
-    'STORAGE',
-    `${name} cannot be opened: this process has as many files open as it may (see ulimit -n); close some, or raise the limit`,
-  );
-
 const failing = (name: string, detail: string) =>
   new HersError('STORAGE', `the disk reports an error at ${name} (${detail}): check it before going on`);
 
-const busy = (name: string) =>
-  new HersError('STORAGE', `${name} is being used by something else at the moment: end that, and try again`);
-
-const gone = (name: string) =>
-  new HersError('STORAGE', `the disk that holds ${name} was lost: connect it again, and open the folder again`);
-
 const tooLong = (name: string) =>
   new HersError('STORAGE', `the disk takes no file as long as ${name} would be: move the folder to another`);
-
-const badName = (name: string) =>
-  new HersError('INVALID_ARGUMENT', `the path of ${name} is too long for this system: choose a shorter one`);
 
 const refused = (name: string, detail: string) =>
   new HersError('STORAGE', `the system refuses ${name} (${detail}): see what is wrong there, and try again`);
@@ -123,7 +108,10 @@ export function storageError(error: unknown, name: string): unknown {
       return readOnly(name);
     case 'EMFILE':
     case 'ENFILE':
-      return tooManyFiles(name);
+      return new HersError(
+        'STORAGE',
+        `${name} cannot be opened: this process has as many files open as it may (see ulimit -n); close some, or raise the limit`,
+      );
     case 'ENOENT':
       return damaged(name, 'it is missing');
     case 'EISDIR':
@@ -143,7 +131,7 @@ export function storageError(error: unknown, name: string): unknown {
     case 'ENOTSUP':
       return syscall === 'open' ? damaged(name, OTHER_THERE) : refused(name, error.message);
     case 'ENAMETOOLONG':
-      return badName(name);
+      return new HersError('INVALID_ARGUMENT', `the path of ${name} is too long for this system: choose a shorter one`);
     case 'EFBIG':
     case 'EOVERFLOW':
       return tooLong(name);
@@ -151,9 +139,12 @@ export function storageError(error: unknown, name: string): unknown {
     case 'EWOULDBLOCK':
     case 'EBUSY':
     case 'ETXTBSY':
-      return busy(name);
+      return new HersError('STORAGE', `${name} is being used by something else at the moment: end that, and try again`);
     case 'ESTALE':
-      return gone(name);
+      return new HersError(
+        'STORAGE',
+        `the disk that holds ${name} was lost: connect it again, and open the folder again`,
+      );
     case 'EIO':
       return failing(name, error.message);
     default:
@@ -186,4 +177,20 @@ function catalogueError(error: Error, errcode: number, name: string): unknown {
     default:
       return error;
   }
+}
+
+/** An error on its way from a thread: an instance of a class would arrive as one of another. */
+export interface Failure {
+  readonly message: string;
+  readonly code: unknown;
+  readonly ours: boolean;
+}
+
+export function failureOf(error: unknown): Failure {
+  const { message, code } = error as { message: string; code?: unknown };
+  return { message, code, ours: error instanceof HersError };
+}
+
+export function errorFrom({ message, code, ours }: Failure): Error {
+  return ours ? new HersError(code as ErrorCode, message) : Object.assign(new Error(message), { code });
 }

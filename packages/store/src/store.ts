@@ -32,24 +32,21 @@ import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import { WritableCatalogue } from './catalogue/catalogue-writer.ts';
 import { JOURNAL } from './catalogue/journal.ts';
 import { CATALOGUE, SUMS } from './catalogue/proof.ts';
-import { Collection, noSuchCollection } from './collection.ts';
-import { createRow, dropRow, nameRow, removeFiles, replaceRow } from './collection-rows.ts';
+import { Collection, createRow, dropRow, nameRow, noSuchCollection, removeFiles } from './collection.ts';
 import { applyChange, commitChange, prepareChange } from './commit.ts';
 import { Evaluators, type OnLoaded, type ReadLists } from './evaluation/evaluator.ts';
 import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
 import { checkFormat, clearFolders, highestNumber, holdsShards, isInUse, makeLayout } from './files/layout.ts';
-import { lengthsOf } from './files/lengths.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
 import { keepReserve } from './files/reserve.ts';
-import { dropFrom, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
-import { checkInboxLimits, type InboxLimits } from './inbox-rules.ts';
+import { checkInboxLimits, dropFrom, type InboxLimits, postTo, questionsOf, refuse, takeFrom } from './inbox.ts';
 import { type OpenCollection, OpenCollections } from './open-collections.ts';
 import { purgeCollection, reclaimPacks } from './purge.ts';
 import { readBlock, readLists, readRecords } from './reading.ts';
 import { fillFromSnapshot } from './restore.ts';
-import { Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
+import { lengthsOf, Scrub, type Scrubbed, type ScrubOptions } from './scrub/scrub.ts';
 import { searchCollection, searchCollections } from './search.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
 import type { ShardChange, ShardState, StagedChange } from './stages.ts';
@@ -726,10 +723,12 @@ export class FolderStore implements Service {
           );
           await old.collection.idle();
           await carryStages(old.collection, filled!, this.#closing.signal);
-          replaceRow(old.collection, filled!);
+        }
+        nameRow(filled!, name, old?.collection);
+        if (old) {
           old.collection.dropAll();
           this.#collections.delete(name);
-        } else nameRow(filled!, name);
+        }
         this.#collections.add(filled!).upkeep.touch();
         isReplaced();
         if (old) await removeFiles(this.#disk, old.collection.number);

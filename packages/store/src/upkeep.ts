@@ -3,8 +3,9 @@
 
 import { HersError } from '@hers/service';
 import { type CompactionMode, compact, planCompaction } from './blocks/compaction.ts';
-import type { StoredBlock } from './blocks/stored-block.ts';
+import type { StoredBlock } from './blocks/source.ts';
 import type { Collection } from './collection.ts';
+import { pausing } from './serial-queue.ts';
 
 /** After this long without a commit, a collection gets further upkeep. */
 const QUIET_MS = 1000;
@@ -70,12 +71,8 @@ export class Upkeep {
     if (this.#merging) return;
     this.#merging = true;
     const { records, ending } = this.#collection;
-    const merge = records.merge(async () => {
-      await new Promise(setImmediate);
-      ending.signal.throwIfAborted();
-    });
     this.#watch(
-      merge.finally(() => {
+      records.merge(pausing(ending.signal)).finally(() => {
         this.#merging = false;
       }),
     );

@@ -1,10 +1,10 @@
 // The thread of assembler.ts.
 
 import { parentPort } from 'node:worker_threads';
-import { HersError } from '@hers/scheme';
 import { Disk } from '../files/disk.ts';
-import { assembleSegment } from './assemble.ts';
+import { failureOf } from '../storage-errors.ts';
 import type { AssemblerAnswer, AssemblerRequest } from './assembler.ts';
+import { assembleSegment } from './assembler.ts';
 
 const running = new Map<number, AbortController>();
 
@@ -20,8 +20,7 @@ parentPort?.on('message', async (request: AssemblerRequest) => {
   try {
     answer({ job, done: await assembleSegment(new Disk(folder), path, blocks, stopping.signal) });
   } catch (error) {
-    const { message, code } = error as { message: string; code?: unknown };
-    answer({ job, failed: { message, code, ours: error instanceof HersError } });
+    answer({ job, failed: failureOf(error) });
   } finally {
     running.delete(job);
   }

@@ -2,10 +2,13 @@
 // block commits and searches. Small segments are assembled on the main thread.
 
 import { Worker } from 'node:worker_threads';
-import { type ErrorCode, HersError } from '@hers/scheme';
+import { buildSegment, decodeHeader, headerLength } from '@hers/scan';
+import type { BlockMatrix, ParameterSet } from '@hers/scheme';
+import { blockMatrix } from '@hers/scheme';
 import type { Disk } from '../files/disk.ts';
-import { type Assembled, assembleSegment } from './assemble.ts';
+import { damaged, errorFrom, type Failure } from '../storage-errors.ts';
 import type { KeptBlock } from './rebuild.ts';
+import { readKeptBlock, segmentName } from './rebuild.ts';
 
 /** Segments of at least this many bytes of blocks are assembled by the worker. */
 const ASIDE_BYTES = 2 ** 23;
@@ -18,10 +21,7 @@ export type AssemblerRequest =
 /** From the worker. */
 export type AssemblerAnswer =
   | { readonly job: number; readonly done: Assembled }
-  | {
-      readonly job: number;
-      readonly failed: { readonly message: string; readonly code: unknown; readonly ours: boolean };
-    };
+  | { readonly job: number; readonly failed: Failure };
 
 interface Waiting {
   resolve(done: Assembled): void;
@@ -83,6 +83,92 @@ export class Assembler {
   }
 }
 
-function errorFrom({ message, code, ours }: { message: string; code: unknown; ours: boolean }): Error {
-  return ours ? new HersError(code as ErrorCode, message) : Object.assign(new Error(message), { code });
+export interface Assembled {
+  /** The length of the file. */
+  readonly bytes: number;
+  /** See `segmentName`. */
+  readonly name: string;
+}
+
+/** Writes the segment to `path`, where it is on disk afterwards. */
+export async function assembleSegment(
+  disk: Disk,
+  path: string,
+  blocks: readonly KeptBlock[],
+  signal: AbortSignal,
+): Promise<Assembled> {
+  async function* matrices(): AsyncGenerator<BlockMatrix> {
+    for (const block of blocks) yield blockMatrix((await readKeptBlock(disk, block)).block);
+  }
+  const proof = new SegmentProof();
+  const { fileBytes } = await buildSegment(disk.path(path), proof.watch(matrices()), blocks.length, { signal });
+  const header = await proof.check(disk, path);
+  return { bytes: fileBytes, name: segmentName(header) };
+}
+
+// The files of loose blocks are removed once they are in a segment. Before that, this verifies that
+// every block arrived: a disk that fills up may take part of a write without an error. The sum of
+// all words does not depend on their order, and missing data reads as zeros. Packed rows keep the
+// bytes of their words but not the words, so there it is the sum of bytes.
+
+const READ_BYTES = 2 ** 22;
+
+type Sum = (data: Uint8Array | Uint32Array) => number;
+
+function sumOfWords({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+  const words = new Int32Array(buffer, byteOffset, byteLength / 4);
+  let [a, b, c, d] = [0, 0, 0, 0];
+  // Rows are multiples of 16 words; four sums at a time are four times as fast as one.
+  for (let i = 0; i < words.length; i += 4) {
+    a = (a + words[i]) | 0;
+    b = (b + words[i + 1]) | 0;
+    c = (c + words[i + 2]) | 0;
+    d = (d + words[i + 3]) | 0;
+  }
+  return (a + b + c + d) | 0;
+}
+
+function sumOfBytes({ buffer, byteOffset, byteLength }: Uint8Array | Uint32Array): number {
+  const words = new Int32Array(buffer, byteOffset, byteLength / 4);
+  let [even, odd] = [0, 0];
+  for (let i = 0; i < words.length; i++) {
+    const x = words[i];
+    even = (even + (x & 255) + ((x >>> 16) & 255)) | 0;
+    odd = (odd + ((x >>> 8) & 255) + (x >>> 24)) | 0;
+  }
+  return (even + odd) | 0;
+}
+
+const sumFor = ({ wordBytes }: ParameterSet): Sum => (wordBytes === 3 ? sumOfBytes : sumOfWords);
+
+/** Adds up the blocks that pass through it. */
+class SegmentProof {
+  #sum = 0;
+
+  async *watch(matrices: AsyncIterable<BlockMatrix>): AsyncGenerator<BlockMatrix> {
+    for await (const matrix of matrices) {
+      const sumOf = sumFor(matrix.block.parameters);
+      this.#sum = (this.#sum + sumOf(matrix.maskRows) + sumOf(matrix.block.rows)) | 0;
+      yield matrix;
+    }
+  }
+
+  /** Throws unless the file holds all of them. Returns its header as bytes. */
+  async check(disk: Disk, path: string): Promise<Uint8Array> {
+    const file = disk.openToRead(path);
+    try {
+      const { size } = file;
+      const room = Buffer.allocUnsafeSlow(READ_BYTES);
+      const start = await file.read(0, READ_BYTES, room);
+      const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
+      const sumOf = sumFor(decodeHeader(header, size, path).parameters);
+      let sum = 0;
+      for (let at = header.length; at < size; at += READ_BYTES)
+        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at), room))) | 0;
+      if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
+      return header;
+    } finally {
+      file.close();
+    }
+  }
 }

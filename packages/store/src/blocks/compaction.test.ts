@@ -9,7 +9,7 @@ import { withFolder } from '../../testing/crash.ts';
 import { hex } from '../bytes.ts';
 import { type FolderStore, openStore } from '../store.ts';
 import { planCompaction } from './compaction.ts';
-import type { StoredBlock } from './stored-block.ts';
+import type { StoredBlock } from './source.ts';
 
 const kernel = async () => new ReferenceKernel();
 

@@ -25,7 +25,7 @@ import { SEGMENTS, segmentPath } from '../files/layout.ts';
 import { storageError } from '../storage-errors.ts';
 import { keptBlock } from './rebuild.ts';
 import type { Source } from './source.ts';
-import { isFull, type StoredBlock } from './stored-block.ts';
+import { isFull, type StoredBlock } from './source.ts';
 
 export type CompactionMode = 'busy' | 'quiet' | 'purge';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { decodeHeader, segmentBytes } from '@hers/scan';
 import { type BlockMatrix, PARAMETER_SETS, type ParameterSet, polyWords, rowsOf } from '@hers/scheme';
-import type { DiskReader } from '../files/disk-file.ts';
+import type { DiskReader } from '../files/disk.ts';
 import { readRows } from './rebuild.ts';
 
 /** Words that say where they are, below every prime and of three bytes. */

@@ -5,10 +5,9 @@
 import { decodeHeader, headerLength, LANES, panelRuns, type SegmentHeader, takeRows } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords } from '@hers/scheme';
 import { hex, sameBytes, sha256 } from '../bytes.ts';
-import type { Disk } from '../files/disk.ts';
-import type { DiskReader } from '../files/disk-file.ts';
+import type { Disk, DiskReader } from '../files/disk.ts';
 import { damaged } from '../storage-errors.ts';
-import type { StoredBlock } from './stored-block.ts';
+import type { StoredBlock } from './source.ts';
 
 const HEADER_START = 128;
 /** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, plus a margin. */
@@ -85,12 +84,13 @@ export function keptBlock({ source: { path, inSegment }, position, name, seed, h
 /** Memory for reading a block, in blocks: its rows and its encoding. */
 export const READING_COST = 2;
 
-/** A block and its encoding, verified against its hash. */
+/** A block and its encoding. */
 export interface ReadBlock {
   readonly block: Block;
   readonly encoded: Uint8Array;
 }
 
+/** Reads a block, and verifies it against its hash. */
 export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBlock> {
   if (kept.inSegment) {
     const file = disk.openToRead(kept.path);
@@ -106,17 +106,25 @@ export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBl
 }
 
 async function takeBlock(file: DiskReader, header: SegmentHeader, kept: KeptBlock): Promise<ReadBlock> {
-  const entry = header.blocks[kept.position];
-  const { parameters, keyId, width, galleryScale } = header;
-  const { seed } = kept;
   const wrong = () => damaged(kept.path, `block ${kept.name} in it is not what was written`);
-  if (!entry) throw wrong();
-  const all = await readRows(file, header, kept.position);
+  if (!header.blocks[kept.position]) throw wrong();
+  const read = await readInSegment(file, header, kept.position, kept.seed);
+  if (!sameBytes(sha256(read.encoded), kept.hash)) throw wrong();
+  return read;
+}
+
+/** The block at a place in a segment, whatever it is: its hash tells. */
+export async function readInSegment(
+  file: DiskReader,
+  header: SegmentHeader,
+  position: number,
+  seed: Uint8Array,
+): Promise<ReadBlock> {
+  const { parameters, keyId, width, galleryScale } = header;
+  const all = await readRows(file, header, position);
   const rows = all.subarray(0, width * polyWords(parameters));
-  const block = { ...entry, parameters, keyId, width, galleryScale, seed, rows };
-  const encoded = encodeBlock(block);
-  if (!sameBytes(sha256(encoded), kept.hash)) throw wrong();
-  return { block, encoded };
+  const block = { ...header.blocks[position], parameters, keyId, width, galleryScale, seed, rows };
+  return { block, encoded: encodeBlock(block) };
 }
 
 /** Any block of the collection. */

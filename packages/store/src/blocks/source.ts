@@ -4,12 +4,12 @@
 // uses it.
 
 import { type Kernel, type SegmentBlock, type SegmentHandle, type SegmentHeader, segmentBytes } from '@hers/scan';
-import { blockMatrix, HersError } from '@hers/scheme';
+import { type Block, blockMatrix, HersError, parameterSetById } from '@hers/scheme';
 import { hex, sameBytes } from '../bytes.ts';
+import type { BlockRow } from '../catalogue/tables.ts';
 import type { Disk } from '../files/disk.ts';
 import { damaged, storageError } from '../storage-errors.ts';
 import { keptBlock, readKeptBlock, readSegmentHeader } from './rebuild.ts';
-import type { StoredBlock } from './stored-block.ts';
 
 export class Source {
   readonly path: string;
@@ -143,7 +143,8 @@ export class Source {
   }
 }
 
-function isAt(header: SegmentHeader, block: StoredBlock): boolean {
+/** Whether the segment has the block where the catalogue says, under the same key and plan. */
+export function isAt(header: SegmentHeader, block: StoredBlock): boolean {
   const entry: SegmentBlock | undefined = header.blocks[block.position];
   return (
     entry !== undefined &&
@@ -153,4 +154,67 @@ function isAt(header: SegmentHeader, block: StoredBlock): boolean {
     header.width === block.width &&
     header.galleryScale === block.galleryScale
   );
+}
+
+export interface StoredBlock {
+  readonly name: string; // its id in hexadecimal
+  readonly id: Uint8Array;
+  /** The id of its key, in hexadecimal. Only queries under this key are compared with it. */
+  readonly keyId: string;
+  /** Blocks of one kind share a key and a plan, and may share a segment. */
+  readonly kind: string;
+  readonly parametersId: number;
+  readonly width: number;
+  readonly galleryScale: number;
+  readonly first: number;
+  readonly count: number;
+  readonly hash: Uint8Array;
+  readonly seed: Uint8Array;
+  readonly bytes: number;
+  /** Where it is; compaction moves it. */
+  source: Source;
+  position: number;
+}
+
+export function storedBlock(row: BlockRow, source: Source): StoredBlock {
+  const keyId = hex(row.key_id);
+  return {
+    name: hex(row.id),
+    id: row.id,
+    keyId,
+    kind: `${keyId} ${row.parameters} ${row.width} ${row.gallery_scale}`,
+    parametersId: row.parameters,
+    width: row.width,
+    galleryScale: row.gallery_scale,
+    first: row.first,
+    count: row.count,
+    hash: row.hash,
+    seed: row.seed,
+    bytes: row.bytes,
+    source,
+    position: row.position ?? 0,
+  };
+}
+
+/** The row of a new block in a file of its own. */
+export function newBlockRow(block: Block, encoded: { hash: Uint8Array; bytes: number }, file: string): BlockRow {
+  return {
+    id: block.blockId,
+    key_id: block.keyId,
+    parameters: block.parameters.id,
+    width: block.width,
+    gallery_scale: block.galleryScale,
+    first: block.first,
+    count: block.count,
+    hash: encoded.hash,
+    seed: block.seed,
+    bytes: encoded.bytes,
+    file,
+    position: null,
+  };
+}
+
+/** Whether every slot is taken. A block that is not full is likely to be replaced soon. */
+export function isFull(block: StoredBlock): boolean {
+  return block.first === 0 && block.count === parameterSetById(block.parametersId).n;
 }

@@ -14,9 +14,8 @@ import { HersError } from '@hers/service';
 import type { Disk } from '../files/disk.ts';
 import { damaged, readOnly, storageError } from '../storage-errors.ts';
 import { Catalogue } from './catalogue.ts';
-import { examineFile, openShared, ROLLBACK, type SharedFile } from './catalogue-file.ts';
 import { JOURNAL } from './journal.ts';
-import { CATALOGUE, type Proof, SUMS, WAL } from './proof.ts';
+import { CATALOGUE, examineFile, openShared, type Proof, ROLLBACK, type SharedFile, SUMS, WAL } from './proof.ts';
 
 /** How often apparent damage is checked again if something was written in the meantime. */
 const TRIES = 20;

@@ -3,15 +3,27 @@
 import { fstatSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { fault } from '../faults.ts';
-import type { Disk } from '../files/disk.ts';
+import { Disk } from '../files/disk.ts';
+import { checkFormat, isInUse } from '../files/layout.ts';
+import { FolderLock } from '../files/lock.ts';
 import { setAside } from '../files/lost-and-found.ts';
 import { giveReserveBack, keepReserve } from '../files/reserve.ts';
 import { damaged, isNoRoom, storageError } from '../storage-errors.ts';
 import { Catalogue } from './catalogue.ts';
-import { examineFile, openShared, ROLLBACK, type SharedFile } from './catalogue-file.ts';
 import { Journal, type JournalPart, type Mark } from './journal.ts';
 import { PageSums } from './page-sums.ts';
-import { after, CATALOGUE, ofLog, type Proof, SUMS, WAL } from './proof.ts';
+import {
+  after,
+  CATALOGUE,
+  examineFile,
+  ofLog,
+  openShared,
+  type Proof,
+  ROLLBACK,
+  type SharedFile,
+  SUMS,
+  WAL,
+} from './proof.ts';
 import { readWal } from './wal.ts';
 
 /** Size of the log at which it is copied into the database. */
@@ -435,5 +447,30 @@ function openGuard(disk: Disk): DatabaseSync {
   } catch (error) {
     guard.close();
     throw error;
+  }
+}
+
+/**
+ * Whether the catalogue of a folder is proven now. Returns false, and changes nothing, if the
+ * catalogue itself is damaged.
+ *
+ * @param folder - Where the gallery is.
+ * @throws {HersError} DAMAGED: where the catalogue is not the one that was written last.
+ * @throws {HersError} LOCKED: where another process writes to the folder.
+ * @throws {HersError} INVALID_ARGUMENT, UNSUPPORTED_VERSION, STORAGE: as {@link openStore}.
+ */
+export async function mendProofs(folder: string): Promise<boolean> {
+  const disk = new Disk(folder);
+  checkFormat(disk);
+  const lock = new FolderLock(disk);
+  try {
+    const catalogue = new WritableCatalogue(disk, isInUse(disk));
+    try {
+      return catalogue.mend();
+    } finally {
+      catalogue.close();
+    }
+  } finally {
+    lock.release();
   }
 }

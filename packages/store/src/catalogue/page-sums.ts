@@ -12,8 +12,8 @@
 
 import { readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
-import { ReadAhead } from './read-ahead.ts';
 import type { WalContent } from './wal.ts';
+import { ReadAhead } from './wal.ts';
 
 const MAGIC = 0x534d555353524548n; // 'HERSSUMS'
 const VERSION = 1;

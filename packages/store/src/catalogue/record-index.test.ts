@@ -4,7 +4,7 @@ import { Samples } from '@hers/service/samples';
 import { withFolder } from '../../testing/crash.ts';
 import { hex } from '../bytes.ts';
 import { Disk } from '../files/disk.ts';
-import { DELETED, encodePlace, type Place } from '../files/place.ts';
+import { DELETED, encodePlace, type Place } from '../files/entry.ts';
 import { WritableCatalogue } from './catalogue-writer.ts';
 import { RecordIndex, slicesOf } from './record-index.ts';
 import { Tables } from './tables.ts';

@@ -9,7 +9,7 @@
 import { HANDLE_BYTES } from '@hers/service';
 import { asBuffer, handleKey } from '../bytes.ts';
 import { fault } from '../faults.ts';
-import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/place.ts';
+import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/entry.ts';
 import { ROW_BYTES } from '../files/vault.ts';
 import { SerialQueue } from '../serial-queue.ts';
 import type { Catalogue } from './catalogue.ts';

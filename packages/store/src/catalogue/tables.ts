@@ -4,7 +4,7 @@
 import type { StatementSync } from 'node:sqlite';
 import { HANDLE_BYTES, type InboxItem } from '@hers/service';
 import { handleKey } from '../bytes.ts';
-import { encodePlace, PLACE_BYTES } from '../files/place.ts';
+import { encodePlace, PLACE_BYTES } from '../files/entry.ts';
 import type { Catalogue } from './catalogue.ts';
 
 const SCHEMA = (number: number) => `

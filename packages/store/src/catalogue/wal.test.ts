@@ -8,8 +8,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, describe, it } from 'node:test';
 import { checksum } from '@hers/ring';
 import { PageSums } from './page-sums.ts';
-import { ReadAhead } from './read-ahead.ts';
-import { readWal } from './wal.ts';
+import { ReadAhead, readWal } from './wal.ts';
 
 let folder: string;
 before(async () => {

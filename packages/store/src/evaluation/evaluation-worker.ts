@@ -17,6 +17,7 @@ import {
   resultOf,
 } from '@hers/scheme/open';
 import { hex } from '../bytes.ts';
+import { failureOf } from '../storage-errors.ts';
 import type { EvaluationAnswer, EvaluationRequest } from './evaluator.ts';
 
 /** By the id of their key. */
@@ -85,8 +86,7 @@ parentPort?.on('message', ({ job, request }: { readonly job: number; readonly re
     answer = { job, value: done.value };
     transfer = done.transfer;
   } catch (error) {
-    const { message, code } = error as { message: string; code?: unknown };
-    answer = { job, failed: { message, code: error instanceof HersError ? code : undefined } };
+    answer = { job, failed: failureOf(error) };
   }
   parentPort?.postMessage(answer, transfer);
 });

@@ -3,12 +3,13 @@
 // a while ends, and so does the one that was used least recently when there are too many.
 
 import { Worker } from 'node:worker_threads';
-import { type ErrorCode, HersError } from '@hers/scheme';
+import { HersError } from '@hers/scheme';
 import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
 import { checkBytes, hex } from '../bytes.ts';
 import type { Collection } from '../collection.ts';
 import { readLists } from '../reading.ts';
+import { errorFrom, type Failure } from '../storage-errors.ts';
 
 /**
  * Where the lists with keys are read: in the collection itself, or, for a shard, in others of its
@@ -50,7 +51,7 @@ export type EvaluationRequest =
 /** From a thread. */
 export type EvaluationAnswer =
   | { readonly job: number; readonly value: unknown }
-  | { readonly job: number; readonly failed: { readonly message: string; readonly code: unknown } };
+  | { readonly job: number; readonly failed: Failure };
 
 interface Waiting {
   resolve(value: never): void;
@@ -74,7 +75,7 @@ export class LoadedKeys {
       this.#waiting.delete(answer.job);
       if (this.#waiting.size === 0) this.#worker.unref();
       if ('value' in answer) waiting?.resolve(answer.value as never);
-      else waiting?.reject(errorFrom(answer.failed));
+      else waiting?.reject(failed(answer.failed));
     });
     const end = (error: unknown) => {
       lost();
@@ -138,10 +139,9 @@ export class LoadedKeys {
   }
 }
 
-function errorFrom({ message, code }: { message: string; code: unknown }): Error {
+function failed(failure: Failure): Error {
   // The lists are what was put there: their hashes fit.
-  if (code === 'DAMAGED') return new HersError('MALFORMED', message);
-  return code === undefined ? new Error(message) : new HersError(code as ErrorCode, message);
+  return errorFrom(failure.code === 'DAMAGED' ? { ...failure, code: 'MALFORMED' } : failure);
 }
 
 interface Entry {

@@ -5,6 +5,7 @@
 import {
   closeSync,
   constants,
+  fdatasync,
   fdatasyncSync,
   fstatSync,
   fsync,
@@ -13,10 +14,12 @@ import {
   lstatSync,
   mkdirSync,
   openSync,
+  read,
   readdirSync,
   renameSync,
   rmSync,
   statSync,
+  write,
   writeSync,
 } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
@@ -24,7 +27,6 @@ import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { HersError } from '@hers/service';
 import { damaged, kindError, storageError } from '../storage-errors.ts';
-import { DiskFile, DiskReader } from './disk-file.ts';
 
 export type Step =
   | { readonly kind: 'create'; readonly path: string }
@@ -321,5 +323,90 @@ export class PinnedDisk extends Disk {
   close(): void {
     for (const file of this.#pinned.values()) closeSync(file);
     this.#pinned.clear();
+  }
+}
+
+const readAsync = promisify(read);
+const writeAsync = promisify(write);
+const fdatasyncAsync = promisify(fdatasync);
+
+export type Stepper = <T>(step: Step, work: () => Promise<T>) => Promise<T>;
+
+export class DiskFile {
+  readonly path: string;
+  readonly #step: Stepper;
+  #file: number | undefined;
+
+  constructor(step: Stepper, file: number, path: string) {
+    this.#step = step;
+    this.#file = file;
+    this.path = path;
+  }
+
+  write(bytes: Uint8Array, at: number): Promise<void> {
+    return this.#step({ kind: 'write', path: this.path, at, bytes }, async () => {
+      // A disk that is nearly full takes part of a write, and reports it only at the next call.
+      for (let done = 0; done < bytes.length; )
+        done += (await writeAsync(this.#file!, bytes, done, bytes.length - done, at + done)).bytesWritten;
+    });
+  }
+
+  sync(): Promise<void> {
+    return this.#step({ kind: 'sync', path: this.path }, () => fdatasyncAsync(this.#file!));
+  }
+
+  close(): void {
+    if (this.#file !== undefined) closeSync(this.#file);
+    this.#file = undefined;
+  }
+}
+
+/** Reads `length` bytes from `at` on into `bytes`; fewer at the end of the file. */
+export async function readFully<T extends Buffer>(file: number, bytes: T, at: number, length: number): Promise<T> {
+  let done = 0;
+  while (done < length) {
+    const { bytesRead } = await readAsync(file, bytes, done, length - done, at + done);
+    if (bytesRead === 0) break;
+    done += bytesRead;
+  }
+  return bytes.subarray(0, done) as T;
+}
+
+export class DiskReader {
+  readonly path: string;
+  #file: number | undefined;
+
+  constructor(file: number, path: string) {
+    this.#file = file;
+    this.path = path;
+  }
+
+  get size(): number {
+    try {
+      return fstatSync(this.#file!).size;
+    } catch (error) {
+      throw storageError(error, this.path);
+    }
+  }
+
+  /**
+   * The bytes from `at` on; fewer than requested at the end of the file. Whoever reads much gives
+   * the memory for it: the system takes longer for new memory than for reading.
+   */
+  async read(
+    at: number,
+    length: number,
+    bytes: Buffer<ArrayBuffer> = Buffer.allocUnsafeSlow(length),
+  ): Promise<Buffer<ArrayBuffer>> {
+    try {
+      return await readFully(this.#file!, bytes, at, length);
+    } catch (error) {
+      throw storageError(error, this.path);
+    }
+  }
+
+  close(): void {
+    if (this.#file !== undefined) closeSync(this.#file);
+    this.#file = undefined;
   }
 }

@@ -4,22 +4,23 @@ import { HANDLE_BYTES, HersError } from '@hers/service';
 import { fault } from '../faults.ts';
 import { SerialQueue } from '../serial-queue.ts';
 import { damaged } from '../storage-errors.ts';
-import type { Disk } from './disk.ts';
-import type { DiskFile, DiskReader } from './disk-file.ts';
+import type { Disk, DiskFile, DiskReader } from './disk.ts';
 import {
   checkPackHeader,
   type Entry,
   type EntryKind,
+  encodePlace,
   entryBytes,
   entryLength,
   MAX_CONTENT,
   PACK_HEADER_BYTES,
+  PLACE_BYTES,
+  type Place,
   packHeader,
   readEntry,
   writeEntry,
 } from './entry.ts';
 import { packPath, VAULT } from './layout.ts';
-import { encodePlace, PLACE_BYTES, type Place } from './place.ts';
 
 /** A pack that reaches this size is followed by a new one. */
 const PACK_BYTES = 2 ** 30;

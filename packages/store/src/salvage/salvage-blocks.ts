@@ -3,13 +3,12 @@
 
 import { checksum } from '@hers/ring';
 import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
-import { type Block, decodeBlock, encodeBlock, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
-import { readRows } from '../blocks/rebuild.ts';
+import { decodeBlock, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
+import { type ReadBlock, readInSegment } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
-import type { Disk } from '../files/disk.ts';
-import type { DiskReader } from '../files/disk-file.ts';
+import type { Disk, DiskReader } from '../files/disk.ts';
+import type { FolderFile } from './salvage.ts';
 import type { SegmentRow } from './salvage-catalogue.ts';
-import type { FolderFile } from './salvage-files.ts';
 import { type ByteRange, readThrough } from './salvage-pack.ts';
 
 const HEADER_START = 128;
@@ -108,11 +107,6 @@ function headerFrom(rows: readonly SegmentRow[], fileBytes: number): SegmentHead
   }
 }
 
-export interface SalvagedBlock {
-  readonly block: Block;
-  readonly encoded: Uint8Array;
-}
-
 /**
  * The block at a place; undefined if there is none, or if it is in a segment and its seed is not
  * known.
@@ -121,7 +115,7 @@ export async function readBlockAt(
   disk: Disk,
   { path, header, position }: BlockPlace,
   seed: Uint8Array | undefined,
-): Promise<SalvagedBlock | undefined> {
+): Promise<ReadBlock | undefined> {
   try {
     return await reading(disk, path, async (file) => {
       if (!header) {
@@ -130,13 +124,7 @@ export async function readBlockAt(
         const encoded = whole.subarray(0, whole.readUInt32LE(LENGTH_AT));
         return { block: decodeBlock(encoded), encoded };
       }
-      if (!seed) return undefined;
-      const { parameters, keyId, width, galleryScale } = header;
-      const all = await readRows(file, header, position);
-      const rows = all.subarray(0, width * polyWords(parameters));
-      const block = { ...header.blocks[position], parameters, keyId, width, galleryScale, seed, rows };
-      const encoded = encodeBlock(block);
-      return { block, encoded };
+      return seed && readInSegment(file, header, position, seed);
     });
   } catch {
     return undefined;

@@ -9,20 +9,14 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { HANDLE_BYTES } from '@hers/service';
 import { asBuffer, handleKey, hex } from '../bytes.ts';
+import type { JournalCollection } from '../catalogue/journal.ts';
 import { CATALOGUE, WAL } from '../catalogue/proof.ts';
 import type { Disk } from '../files/disk.ts';
-import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/place.ts';
+import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/entry.ts';
 import { ROW_BYTES } from '../files/vault.ts';
 
 /** A collection, as the journal or a catalogue knows it. */
-export interface KnownCollection {
-  readonly number: number;
-  readonly name: string;
-  readonly id: Uint8Array;
-  readonly descriptor: Uint8Array;
-  readonly version: number;
-  readonly manifest: Uint8Array;
-}
+export type KnownCollection = JournalCollection;
 
 /** A block, as far as it is known. */
 export interface KnownBlock {

@@ -5,7 +5,7 @@
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
-import type { DiskReader } from '../files/disk-file.ts';
+import type { DiskReader } from '../files/disk.ts';
 import {
   checkPackHeader,
   ENTRY_OVERHEAD,

@@ -3,18 +3,21 @@
 // a client can verify what it finds, by seals and hashes, and write it to a new folder (the
 // client's repair.node.ts).
 
+import { type Dirent, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { HersError, otherFormat, refuseUnknown } from '@hers/service';
+import type { ReadBlock } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
+import type { Place } from '../files/entry.ts';
 import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
-import { FORMAT, readFormat } from '../files/layout.ts';
+import { BLOCKS, FORMAT, readFormat, SEGMENTS, VAULT } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
-import type { Place } from '../files/place.ts';
+import { LOST_AND_FOUND } from '../files/lost-and-found.ts';
 import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
-import { type BlockPlace, blockPlaces, damagedParts, readBlockAt, type SalvagedBlock } from './salvage-blocks.ts';
+import { type BlockPlace, blockPlaces, damagedParts, readBlockAt } from './salvage-blocks.ts';
 import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
-import { type FolderFile, filesOf } from './salvage-files.ts';
 import {
   type ByteRange,
   entriesOf,
@@ -24,7 +27,7 @@ import {
   readThrough,
 } from './salvage-pack.ts';
 
-export type { BlockPlace, ByteRange as Range, FoundEntry, KnownCollection, SalvagedBlock };
+export type { BlockPlace, ByteRange as Range, FoundEntry, KnownCollection };
 
 const PIECE_BYTES = 2 ** 20;
 
@@ -282,7 +285,7 @@ export class Salvage {
     return blockPlaces(this.#disk, this.#files, rowsOf, (path, range) => this.#spoil(path, range));
   }
 
-  readBlock(place: BlockPlace, seed: Uint8Array | undefined): Promise<SalvagedBlock | undefined> {
+  readBlock(place: BlockPlace, seed: Uint8Array | undefined): Promise<ReadBlock | undefined> {
     this.#options.signal.throwIfAborted();
     return readBlockAt(this.#disk, place, seed);
   }
@@ -325,4 +328,82 @@ export async function* snapshotOf(
     }
   }
   yield frames.end();
+}
+
+export type FileKind = 'pack' | 'block' | 'segment';
+
+export interface FolderFile {
+  /** Within the folder. */
+  readonly path: string;
+  readonly kind: FileKind;
+  readonly size: number;
+  /**
+   * The number of the collection, and for a pack its own number, as the file's name has it; 0 if it
+   * has none.
+   */
+  readonly collectionNumber: number;
+  readonly pack: number;
+}
+
+const NAME = /^(\d{1,9})-([0-9a-f]+)\.(pack|block|segment)(?![a-z])/;
+const START_BYTES = 8;
+const STARTS: readonly [string, FileKind][] = [
+  ['HERSPACK', 'pack'],
+  ['HERSSEG\0', 'segment'],
+];
+
+/** All files that may hold data; packs in the order in which they were written. */
+export async function filesOf(disk: Disk): Promise<FolderFile[]> {
+  const files: FolderFile[] = [];
+  for (const folder of [VAULT, BLOCKS, SEGMENTS, LOST_AND_FOUND]) {
+    for (const path of await pathsIn(disk, folder)) {
+      const file = await fileAt(disk, path);
+      if (file) files.push(file);
+    }
+  }
+  return files.sort((a, b) => a.collectionNumber - b.collectionNumber || a.pack - b.pack || (a.path < b.path ? -1 : 1));
+}
+
+async function pathsIn(disk: Disk, folder: string): Promise<string[]> {
+  let found: Dirent[];
+  try {
+    found = readdirSync(disk.path(folder), { withFileTypes: true });
+  } catch {
+    return []; // there is none, or it is not a folder
+  }
+  const paths: string[] = [];
+  for (const entry of found) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) paths.push(...(await pathsIn(disk, path)));
+    else if (entry.isFile()) paths.push(path);
+  }
+  return paths.sort();
+}
+
+async function fileAt(disk: Disk, path: string): Promise<FolderFile | undefined> {
+  const name = NAME.exec(path.slice(path.lastIndexOf('/') + 1));
+  const size = disk.sizeSync(path) ?? 0;
+  const start = await startOf(disk, path);
+  const kind = STARTS.find(([text]) => text === start)?.[1] ?? (name?.[3] as FileKind | undefined);
+  if (!kind) return undefined;
+  return {
+    path,
+    kind,
+    size,
+    collectionNumber: Number(name?.[1] ?? 0),
+    pack: kind === 'pack' ? Number(name?.[2]) || 0 : 0,
+  };
+}
+
+async function startOf(disk: Disk, path: string): Promise<string> {
+  try {
+    const file = disk.openToRead(path);
+    try {
+      return (await file.read(0, START_BYTES)).toString('latin1');
+    } finally {
+      file.close();
+    }
+  } catch {
+    return '';
+  }
 }

@@ -3,8 +3,8 @@
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
-import { type ErrorCode, HersError } from '@hers/service';
 import { SerialQueue } from '../serial-queue.ts';
+import { errorFrom, type Failure } from '../storage-errors.ts';
 import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
 
 /** A smaller folder is read without threads. */
@@ -13,9 +13,7 @@ const ASIDE_BYTES = 2 ** 27;
 const MAX_THREADS = 16;
 
 /** From a thread. */
-export type Answer =
-  | { readonly done: Done }
-  | { readonly failed: { readonly message: string; readonly code: unknown; readonly ours: boolean } };
+export type Answer = { readonly done: Done } | { readonly failed: Failure };
 
 interface Job {
   readonly task: Task;
@@ -116,7 +114,3 @@ export class ScrubCrew {
 }
 
 const ended = () => new Error('the scrub has ended');
-
-function errorFrom({ message, code, ours }: { message: string; code: unknown; ours: boolean }): Error {
-  return ours ? new HersError(code as ErrorCode, message) : Object.assign(new Error(message), { code });
-}

@@ -4,8 +4,9 @@
 
 import { HANDLE_BYTES } from '@hers/service';
 import type { Collection } from '../collection.ts';
-import { encodePlace, type Place } from '../files/place.ts';
+import { encodePlace, type Place } from '../files/entry.ts';
 import { ROW_BYTES } from '../files/vault.ts';
+import { pausing } from '../serial-queue.ts';
 
 /** Rows of the catalogue read at once, which blocks the event loop for a few milliseconds. */
 const SLICE = 2 ** 13;
@@ -74,6 +75,7 @@ function hash(words: Uint32Array, at: number, seed: number): number {
 /** What the catalogue names, by pack. Nothing may be merged into its B-tree during this. */
 export async function talliesOf({ tables }: Collection, signal: AbortSignal): Promise<Map<number, Sum>> {
   const tallies = new Map<number, Tally>();
+  const pause = pausing(signal);
   for (let part = tables.recordsAfter(new Uint8Array(0), SLICE); part; ) {
     const words = new Uint32Array(new Uint8Array(part.rows).buffer);
     for (let at = 0; at < words.length; at += ROW_WORDS) {
@@ -82,8 +84,7 @@ export async function talliesOf({ tables }: Collection, signal: AbortSignal): Pr
       if (!tally) tallies.set(pack, (tally = new Tally()));
       tally.addWords(words, at);
     }
-    await new Promise(setImmediate);
-    signal.throwIfAborted();
+    await pause();
     part = tables.recordsAfter(part.last, SLICE);
   }
   return tallies;

@@ -3,16 +3,14 @@
 // thread can take any.
 
 import { createHash } from 'node:crypto';
-import { closeSync, constants, fstatSync, openSync, read } from 'node:fs';
-import { promisify } from 'node:util';
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, LIST_ID_BYTES } from '@hers/service';
 import { sameBytes, sha256 } from '../bytes.ts';
+import { readFully } from '../files/disk.ts';
 import { checkPackHeader, type Entry, entryLength, PACK_HEADER_BYTES, RECORD, readEntry } from '../files/entry.ts';
 import { damaged, kindError, storageError } from '../storage-errors.ts';
 import { type Sum, Tally } from './scrub-tally.ts';
-
-const readAsync = promisify(read);
 
 /**
  * Read at once: enough for the full speed of the disk, and small enough to be hashed while it is in
@@ -135,15 +133,8 @@ class Runs {
     this.#ahead = { at, length, bytes };
   }
 
-  async #read(at: number, length: number): Promise<Buffer> {
-    const bytes = this.#scratch.take(length);
-    let done = 0;
-    while (done < length) {
-      const { bytesRead } = await readAsync(this.#file, bytes, done, length - done, at + done);
-      if (bytesRead === 0) break;
-      done += bytesRead;
-    }
-    return bytes.subarray(0, done);
+  #read(at: number, length: number): Promise<Buffer> {
+    return readFully(this.#file, this.#scratch.take(length), at, length);
   }
 
   async close(): Promise<void> {

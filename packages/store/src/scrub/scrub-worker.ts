@@ -1,7 +1,7 @@
 // A thread of scrub-crew.ts.
 
 import { parentPort } from 'node:worker_threads';
-import { HersError } from '@hers/service';
+import { failureOf } from '../storage-errors.ts';
 import type { Answer } from './scrub-crew.ts';
 import { runTask, Scratch, type Task } from './scrub-task.ts';
 
@@ -13,7 +13,6 @@ parentPort?.on('message', async (task: Task) => {
     const moved = done.entries ? [done.entries.records.buffer, done.entries.lists.buffer] : [];
     parentPort?.postMessage({ done } satisfies Answer, moved);
   } catch (error) {
-    const { message, code } = error as { message: string; code?: unknown };
-    parentPort?.postMessage({ failed: { message, code, ours: error instanceof HersError } } satisfies Answer);
+    parentPort?.postMessage({ failed: failureOf(error) } satisfies Answer);
   }
 });
