@@ -62,11 +62,14 @@ function valueCases(levels: readonly Level[]): Map<string, readonly string[]> {
   );
 }
 
+/** All options that take a value. */
+const valueOptions = (levels: readonly Level[]): string[] => [
+  ...new Set(levels.flatMap(({ options }) => options.filter((o) => o.takesValue).map((o) => o.word))),
+];
+
 function bash(levels: readonly Level[]): string {
   const paths = levels.filter(({ path }) => path !== '');
-  const takingValue = [
-    ...new Set(levels.flatMap(({ options }) => options.filter((o) => o.takesValue).map((o) => o.word))),
-  ];
+  const takingValue = valueOptions(levels);
   return `# hers completion for bash: source <(hers completion bash)
 _hers() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path='' i word
@@ -110,9 +113,7 @@ const zshWord = ({ word, description }: Word) =>
 
 function zsh(levels: readonly Level[]): string {
   const paths = levels.filter(({ path }) => path !== '');
-  const takingValue = [
-    ...new Set(levels.flatMap(({ options }) => options.filter((o) => o.takesValue).map((o) => o.word))),
-  ];
+  const takingValue = valueOptions(levels);
   return `#compdef hers
 # hers completion for zsh: put this file into a folder of $fpath under the name _hers
 _hers() {

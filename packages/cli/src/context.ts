@@ -1,12 +1,12 @@
 // What every command is given: settings, output, keys and the gallery, each made when first needed.
 
 import { resolve } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
 import type { Collection } from '@hers/client';
-import type { Environment } from './environment.ts';
-import { EXIT, type Exit } from './exit.ts';
+import { EXIT, type Exit, stoppedAt } from './exit.ts';
 import { type Gallery, type GalleryOptions, withGallery } from './gallery.ts';
 import { Keys } from './keys.ts';
-import { Output } from './output.ts';
+import { counted, Output } from './output.ts';
 import { Progress, type ProgressOptions } from './progress.ts';
 import { Secrets } from './secrets.ts';
 import { type Flags, Settings } from './settings.ts';
@@ -63,6 +63,29 @@ export class Context {
     return new Progress(this.environment.stderr, options, { lines: !this.out.json });
   }
 
+  /**
+   * Runs work on blocks that can be resumed, with a bar. `none` and `some` end the sentence that
+   * says how far it was when it was stopped. Returns how long it took, too.
+   */
+  async inBlocks<T>(
+    { label, none, some }: { readonly label: string; readonly none: string; readonly some: string },
+    work: (options: { signal: AbortSignal; onProgress: (now: { done: number; total: number }) => void }) => Promise<T>,
+  ): Promise<{ readonly result: T; readonly ms: number }> {
+    const { signal } = this;
+    const started = performance.now();
+    using progress = this.progress({ label, unit: 'blocks' });
+    let state = none;
+    const onProgress = ({ done, total }: { done: number; total: number }) => {
+      state = `${done} of ${counted(total, 'block')} ${some}`;
+      progress.update(done, total);
+    };
+    const result = await work({ signal, onProgress }).catch((error) =>
+      Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)),
+    );
+    progress.end();
+    return { result, ms: performance.now() - started };
+  }
+
   gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {
     return withGallery(this, options, use);
   }
@@ -71,4 +94,19 @@ export class Context {
   collection<T>(use: (collection: Collection, gallery: Gallery) => Promise<T>, options?: GalleryOptions): Promise<T> {
     return this.gallery(async (gallery) => use(await gallery.collection(), gallery), options);
   }
+}
+
+/** A stream that may be a terminal. */
+export type TerminalWritable = Writable & { readonly isTTY?: boolean; readonly columns?: number };
+export type TerminalReadable = Readable & { readonly isTTY?: boolean };
+
+export interface Environment {
+  /** Where relative paths begin. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly stdin: TerminalReadable;
+  readonly stdout: TerminalWritable;
+  readonly stderr: TerminalWritable;
+  /** Aborted by Ctrl-C, with an `Interrupted` as its reason. */
+  readonly signal: AbortSignal;
 }

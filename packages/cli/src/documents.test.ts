@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { isSealed, openKey, unsealedKey } from '@hers/client';
 import { binFolder, childEnv, hers, quicklySealed, shell, temporaryFolder } from '../testing/cli.ts';
-import { REFERENCE, referenceText } from './reference.ts';
+import { REFERENCE, referenceText } from '../testing/reference.ts';
 
 const root = resolve(import.meta.dirname, '../../..');
 const tour = readFileSync(join(root, 'docs/getting-started.md'), 'utf8');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import { rankOneByMean } from './group-rank.ts';
+import { rankOneByMean } from './commands/compress.ts';
 
 /** One vector at a time, with nothing added up before. */
 function obviously(vectors: readonly (readonly number[])[], labels: readonly number[]): number {

@@ -1,3 +1,3 @@
-export type { Environment } from './environment.ts';
+export type { Environment } from './context.ts';
 export { EXIT, type Exit } from './exit.ts';
 export { makeProgram, run } from './program.ts';

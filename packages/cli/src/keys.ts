@@ -4,7 +4,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import { isFileThere } from '@hers/service/target';
-import type { Environment } from './environment.ts';
+import type { Environment } from './context.ts';
 import { CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';

@@ -4,7 +4,7 @@
 
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
-import type { Environment, TerminalWritable } from './environment.ts';
+import type { Environment, TerminalWritable } from './context.ts';
 import { type Ending, sentence } from './exit.ts';
 
 /**
@@ -35,26 +35,16 @@ export interface Column {
   readonly right?: boolean;
 }
 
+/** Columns by their titles; `>` before one says that it holds numbers. */
+export const columns = (...titles: readonly string[]): Column[] =>
+  titles.map((title) => (title.startsWith('>') ? { title: title.slice(1), right: true } : { title }));
+
 /** Names and values of one thing. */
 export type Facts = readonly (readonly [name: string, value: string])[];
 
-const BORDERLESS = {
-  top: '',
-  'top-mid': '',
-  'top-left': '',
-  'top-right': '',
-  bottom: '',
-  'bottom-mid': '',
-  'bottom-left': '',
-  'bottom-right': '',
-  left: '',
-  'left-mid': '',
-  mid: '',
-  'mid-mid': '',
-  right: '',
-  'right-mid': '',
-  middle: '   ',
-};
+const BORDERS =
+  'top top-mid top-left top-right bottom bottom-mid bottom-left bottom-right left left-mid mid mid-mid right right-mid';
+const BORDERLESS = { ...Object.fromEntries(BORDERS.split(' ').map((name) => [name, ''])), middle: '   ' };
 
 export interface OutputOptions {
   readonly json: boolean;

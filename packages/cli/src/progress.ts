@@ -3,7 +3,7 @@
 // line now and then.
 
 import { clearLine, cursorTo } from 'node:readline';
-import type { TerminalWritable } from './environment.ts';
+import type { TerminalWritable } from './context.ts';
 import { count, duration, size } from './output.ts';
 
 const APPEARS_AFTER_MS = 1000;

@@ -3,8 +3,7 @@
 // before something that cannot be taken back.
 
 import { readFile, stat } from 'node:fs/promises';
-import type { Context } from './context.ts';
-import type { Environment } from './environment.ts';
+import type { Context, Environment } from './context.ts';
 import { CommandError, EXIT, Interrupted } from './exit.ts';
 import type { Output } from './output.ts';
 

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Environment } from './environment.ts';
+import type { Environment } from './context.ts';
 import { CommandError, EXIT } from './exit.ts';
 
 export const CONFIG_FILE = 'hers.config.json';

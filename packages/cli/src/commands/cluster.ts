@@ -6,7 +6,7 @@ import type { ClusterStatus } from '@hers/cluster';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../exit.ts';
-import { size } from '../output.ts';
+import { columns, size } from '../output.ts';
 
 interface NodeFlags {
   readonly nodeUrl: string;
@@ -161,14 +161,7 @@ async function setReplicas(context: Context, collection: string, given: string, 
 
 function print({ out }: Context, { nodes, collections, moves }: ClusterStatus): void {
   out.table(
-    [
-      { title: 'node' },
-      { title: 'address' },
-      { title: 'shards', right: true },
-      { title: 'size', right: true },
-      { title: 'lagging', right: true },
-      { title: 'state' },
-    ],
+    columns('node', 'address', '>shards', '>size', '>lagging', 'state'),
     nodes.map(({ name, url, shards, bytes, lagging, draining, error }) => [
       name,
       url,
@@ -180,13 +173,7 @@ function print({ out }: Context, { nodes, collections, moves }: ClusterStatus): 
   );
   if (collections.length === 0) return;
   out.table(
-    [
-      { title: 'collection' },
-      { title: 'version', right: true },
-      { title: 'shards', right: true },
-      { title: 'replicas', right: true },
-      { title: 'state' },
-    ],
+    columns('collection', '>version', '>shards', '>replicas', 'state'),
     collections.map(({ name, version, shards, replicas, degraded, blocked, lost }) => [
       name,
       version === null ? '?' : String(version),
@@ -203,14 +190,7 @@ function print({ out }: Context, { nodes, collections, moves }: ClusterStatus): 
   );
   if (moves.length === 0) return;
   out.table(
-    [
-      { title: 'moving' },
-      { title: 'shard', right: true },
-      { title: 'size', right: true },
-      { title: 'from' },
-      { title: 'to' },
-      { title: 'state' },
-    ],
+    columns('moving', '>shard', '>size', 'from', 'to', 'state'),
     moves.map(({ collection, shard, from, to, state, bytes }) => [
       collection,
       String(shard),

@@ -18,7 +18,7 @@ import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
 import { pendingText } from '../matches.ts';
-import { count, counted, size } from '../output.ts';
+import { columns, count, counted, size } from '../output.ts';
 import { confirmed } from '../secrets.ts';
 
 type CreateOptions = Omit<CollectionOptions, 'compressor' | 'fields'> & {
@@ -258,18 +258,7 @@ async function list(context: Context): Promise<void> {
   if (sorted.length === 0 && others === 0)
     out.hint('There is no collection yet. Next: hers collections create faces --dimension 128');
   if (sorted.length > 0)
-    out.table(
-      [
-        { title: 'name' },
-        { title: 'records', right: true },
-        { title: 'dimension', right: true },
-        { title: 'metric' },
-        { title: 'profile' },
-        { title: 'on disk', right: true },
-        { title: 'fields' },
-      ],
-      sorted.map(row),
-    );
+    out.table(columns('name', '>records', '>dimension', 'metric', 'profile', '>on disk', 'fields'), sorted.map(row));
 }
 
 /** How far a score is from that of the vectors as they are, and why. */

@@ -8,11 +8,10 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
-import { rankOneByMean } from '../group-rank.ts';
-import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
+import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
-import { count, counted, duration } from '../output.ts';
-import { writePrivately } from '../private-file.ts';
+import { columns, count, counted, duration } from '../output.ts';
+import { mayReplace, writePrivately } from '../private-file.ts';
 import type { Progress } from '../progress.ts';
 import { addDimension } from './dimension.ts';
 import { addPlan } from './plan.ts';
@@ -35,12 +34,7 @@ interface EvaluateOptions extends VectorOptions {
 }
 
 export function addCompress(program: HersCommand, context: () => Context): void {
-  const withLabels = (command: HersCommand) =>
-    addRowOptions(command)
-      .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
-      .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)');
-
-  withLabels(
+  addLabelOptions(
     program
       .command('train')
       .summary('train a compressor')
@@ -72,7 +66,7 @@ export function addCompress(program: HersCommand, context: () => Context): void 
     .example('hers train people.npy --method pca --dimension 16 --output pca.onnx', 'Without labels')
     .action((file: string, options: TrainOptions) => train(context(), file, options));
 
-  withLabels(
+  addLabelOptions(
     program
       .command('evaluate')
       .summary('what compressors cost in accuracy')
@@ -121,8 +115,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
   if (method !== 'auto' && dimension === undefined)
     throw new CommandError(EXIT.usage, `${method} needs the dimension of compressed vectors`, 'add --dimension');
   const path = context.path(options.output);
-  const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
-  if (isFileThere(path) && !options.replace) throw taken();
+  if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
   if (checkpoint !== undefined) isFileThere(checkpoint);
   const data = await readVectors(environment, argument, rowOptionsOf(options));
@@ -165,7 +158,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
     await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(compressor.save()));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    throw taken();
+    throw mayReplace(path);
   }
   printCompressor(context, path, data, compressor, performance.now() - started);
 }
@@ -259,12 +252,7 @@ async function evaluate(
     return;
   }
   out.table(
-    [
-      { title: 'compressor' },
-      { title: 'dimension', right: true },
-      { title: 'rank-1', right: true },
-      { title: 'lost', right: true },
-    ],
+    columns('compressor', '>dimension', '>rank-1', '>lost'),
     results.map(({ compressor, dimension: width, rank1 }) => [
       compressor,
       String(width),
@@ -278,24 +266,14 @@ async function evaluate(
 const lost = (difference: number) => difference.toFixed(4).replace(/^-(0\.0+)$/, '$1');
 
 async function reindex(context: Context, file: string | undefined, none: boolean): Promise<void> {
-  const { out, signal } = context;
+  const { out } = context;
   if ((file === undefined) !== none)
     throw new CommandError(EXIT.usage, 'name a compressor, or say --none', 'hers train makes one');
   const compressor = file === undefined ? null : await readFile(context.path(file));
   await context.collection(async (collection, { database }) => {
     const started = performance.now();
-    using progress = context.progress({ label: 'Indexing', unit: 'blocks' });
-    let state = 'nothing is indexed yet';
-    await collection
-      .reindex(compressor, {
-        signal,
-        onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} indexed`;
-          progress.update(done, total);
-        },
-      })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
-    progress.end();
+    const words = { label: 'Indexing', none: 'nothing is indexed yet', some: 'indexed' };
+    await context.inBlocks(words, (blocks) => collection.reindex(compressor, blocks));
     const { records, plan, bytes } = await database.describe(collection.name);
     const ms = performance.now() - started;
     if (out.json)
@@ -314,4 +292,55 @@ async function readIfThere(path: string): Promise<Uint8Array | undefined> {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
+}
+
+// How often a person is found by the mean of their templates, as `hers verify --combine mean`
+// compares: what `rankOne` of @hers/compress is for the best one.
+
+/**
+ * Every vector whose label occurs twice is compared with all persons, by the mean cosine to their
+ * vectors without itself. The share for which its own person has the highest mean; NaN where no
+ * label occurs twice.
+ */
+export function rankOneByMean(vectors: Float32Array, labels: Int32Array): number {
+  const dimension = vectors.length / labels.length;
+  const classes = labels.reduce((most, label) => Math.max(most, label + 1), 0);
+  const unit = new Float64Array(vectors.length);
+  const sums = new Float64Array(classes * dimension);
+  const counts = new Uint32Array(classes);
+  for (let i = 0; i < labels.length; i++) {
+    let square = 0;
+    for (let k = 0; k < dimension; k++) square += vectors[i * dimension + k]! ** 2;
+    const norm = Math.sqrt(square) || 1;
+    const to = labels[i]! * dimension;
+    for (let k = 0; k < dimension; k++) {
+      const x = vectors[i * dimension + k]! / norm;
+      unit[i * dimension + k] = x;
+      sums[to + k]! += x;
+    }
+    counts[labels[i]!]!++;
+  }
+  let asked = 0;
+  let found = 0;
+  for (let i = 0; i < labels.length; i++) {
+    const own = labels[i]!;
+    if (counts[own]! < 2) continue;
+    const meanOf = (label: number) => {
+      let dot = 0;
+      let self = 0;
+      for (let k = 0; k < dimension; k++) {
+        const x = unit[i * dimension + k]!;
+        dot += x * sums[label * dimension + k]!;
+        self += x * x;
+      }
+      return label === own ? (dot - self) / (counts[label]! - 1) : dot / counts[label]!;
+    };
+    const score = meanOf(own);
+    let isBest = true;
+    for (let label = 0; isBest && label < classes; label++)
+      if (label !== own && counts[label]! > 0 && meanOf(label) >= score) isBest = false;
+    asked++;
+    if (isBest) found++;
+  }
+  return found / asked;
 }

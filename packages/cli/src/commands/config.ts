@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
+import { columns } from '../output.ts';
 import { SETTINGS, type SettingName, unknownVariables } from '../settings.ts';
 
 export function addConfig(program: HersCommand, context: () => Context): void {
@@ -35,7 +36,7 @@ function show({ settings, environment: { env }, out }: Context): void {
     return;
   }
   out.table(
-    [{ title: 'setting' }, { title: 'value' }, { title: 'from' }],
+    columns('setting', 'value', 'from'),
     [...rows, passphrase].map(({ name, value, origin }) => [name, value ?? '-', origin]),
   );
   if (file === null) out.hint('There is no hers.config.json here or above; hers init makes one.');

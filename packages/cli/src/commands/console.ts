@@ -9,9 +9,8 @@ import { pathToFileURL } from 'node:url';
 import { HersError, HttpService, isSealed } from '@hers/client';
 import type { ConsoleOptions } from '@hers/console';
 import type { FolderStore } from '@hers/store';
-import type { HersCommand } from '../command.ts';
+import { type HersCommand, portOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
 import { addressOf, isServer, openFolder, tokenSource } from '../gallery.ts';
 import { doctorOf } from './serve.ts';
 
@@ -41,12 +40,6 @@ export function addConsole(program: HersCommand, context: () => Context): void {
     .example('hers console', 'The gallery of this folder')
     .example('hers console --example', 'Synthetic faces and some sentences, to try things with')
     .action((flags: ConsoleFlags) => run(context(), flags));
-}
-
-function portOption(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (port <= 65535) return port;
-  throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
 }
 
 async function run(context: Context, { port, open, model = [], example = false }: ConsoleFlags): Promise<void> {

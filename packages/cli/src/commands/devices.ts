@@ -3,11 +3,12 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Collection, HersError, type Question, type Refusal } from '@hers/client';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, messageOf } from '../exit.ts';
 import { namesIn } from '../fields.ts';
 import { isServer } from '../gallery.ts';
+import { columns } from '../output.ts';
 import { writePrivately } from '../private-file.ts';
 
 interface AddFlags {
@@ -90,14 +91,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
       else if (all.length === 0) out.note('There are no devices yet; hers devices add makes one.');
       else
         out.table(
-          [
-            { title: 'number', right: true },
-            { title: 'name' },
-            { title: 'own key' },
-            { title: 'enrols' },
-            { title: 'added' },
-            { title: 'revoked' },
-          ],
+          columns('>number', 'name', 'own key', 'enrols', 'added', 'revoked'),
           all.map(({ number, name, hasOwnKey, enrol, added, revoked }) => [
             String(number),
             name,
@@ -230,9 +224,7 @@ async function keep(context: Context, flags: KeeperFlags): Promise<void> {
       wait: !flags.once,
       enrol: flags.enrol,
       signal,
-      ...(flags.threshold === undefined ? {} : { threshold: flags.threshold }),
-      ...(flags.select === undefined ? {} : { select: flags.select }),
-      ...(flags.groupBy === undefined ? {} : { groupBy: flags.groupBy }),
+      ...given({ threshold: flags.threshold, select: flags.select, groupBy: flags.groupBy }),
       onRefused: (refusal) => tellRefusal(context, refusal),
       onEnrolled: ({ device, time, id, nonce }) => {
         if (out.json) out.object({ enrolled: id, device, time, nonce });

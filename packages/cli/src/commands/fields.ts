@@ -10,7 +10,7 @@ import { fieldsIn, fieldsText, namesIn, unfinishedText } from '../fields.ts';
 import type { Gallery } from '../gallery.ts';
 import { updatesFrom } from '../input/jsonl.ts';
 import { inParts } from '../input/lines.ts';
-import { count, counted, duration } from '../output.ts';
+import { columns, count, counted, duration } from '../output.ts';
 import { taken, writePrivately } from '../private-file.ts';
 import { confirmed } from '../secrets.ts';
 
@@ -100,40 +100,26 @@ const named = (gallery: Gallery, name: string | undefined): Promise<Collection> 
 
 async function list(context: Context, name: string | undefined): Promise<void> {
   const { out } = context;
-  const {
-    name: collection,
-    fields,
-    unfinishedFields,
-  } = await context.gallery(async (gallery) => gallery.database.describe((await named(gallery, name)).name), {
-    read: true,
-  });
+  const described = await context.gallery(
+    async (gallery) => gallery.database.describe((await named(gallery, name)).name),
+    { read: true },
+  );
+  const { name: collection, fields, unfinishedFields } = described;
   const unfinished = Object.keys(unfinishedFields);
   if (out.json) out.object({ collection, fields, ...(unfinished.length > 0 ? { unfinishedFields } : {}) });
-  else if (Object.keys(fields).length > 0) out.table([{ title: 'field' }, { title: 'type' }], Object.entries(fields));
+  else if (Object.keys(fields).length > 0) out.table(columns('field', 'type'), Object.entries(fields));
   else out.hint(`${collection} has no fields. Next: hers fields add ${collection} country:keyword`);
   if (unfinished.length > 0) out.note(unfinishedText(unfinishedFields));
 }
 
 async function add(context: Context, name: string, given: readonly string[]): Promise<void> {
-  const { out, signal } = context;
+  const { out } = context;
   const fields = given.reduce<Fields>((before, text) => fieldsIn(text, before), {});
   await context.gallery(async (gallery) => {
     const collection = await named(gallery, name);
     const before = await collection.fields();
-    const started = performance.now();
-    using progress = context.progress({ label: 'Filling fields', unit: 'blocks' });
-    let state = 'no block has them yet';
-    await collection
-      .addFields(fields, {
-        signal,
-        onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} have them`;
-          progress.update(done, total);
-        },
-      })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
-    progress.end();
-    const ms = performance.now() - started;
+    const words = { label: 'Filling fields', none: 'no block has them yet', some: 'have them' };
+    const { ms } = await context.inBlocks(words, (options) => collection.addFields(fields, options));
     const now = await collection.fields();
     const records = await collection.count();
     const added = Object.keys(fields).filter((field) => !Object.hasOwn(before, field));

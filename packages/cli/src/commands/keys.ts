@@ -3,7 +3,6 @@
 import { stat } from 'node:fs/promises';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { stoppedAt } from '../exit.ts';
 import { fingerprint, versionsOf } from '../keys.ts';
 import { counted, duration } from '../output.ts';
 
@@ -86,14 +85,8 @@ async function show({ settings, keys, out }: Context): Promise<void> {
   const print = seed && fingerprint(seed);
   const rights = (mode & 0o777).toString(8).padStart(3, '0');
   if (out.json) {
-    out.object({
-      key: path,
-      sealed,
-      fingerprint: print ?? null,
-      mode: rights,
-      changed: mtime.toISOString(),
-      collectionsSeen: seen,
-    });
+    const file = { key: path, sealed, fingerprint: print ?? null, mode: rights };
+    out.object({ ...file, changed: mtime.toISOString(), collectionsSeen: seen });
     return;
   }
   out.facts([
@@ -107,22 +100,10 @@ async function show({ settings, keys, out }: Context): Promise<void> {
 }
 
 async function rotate(context: Context): Promise<void> {
-  const { out, signal } = context;
+  const { out } = context;
+  const words = { label: 'Re-encrypting', none: 'nothing was re-encrypted yet', some: 'are re-encrypted' };
   await context.collection(async (collection) => {
-    const started = performance.now();
-    using progress = context.progress({ label: 'Re-encrypting', unit: 'blocks' });
-    let state = 'nothing was re-encrypted yet';
-    const epoch = await collection
-      .rotateKey({
-        signal,
-        onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} are re-encrypted`;
-          progress.update(done, total);
-        },
-      })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
-    progress.end();
-    const ms = performance.now() - started;
+    const { result: epoch, ms } = await context.inBlocks(words, (options) => collection.rotateKey(options));
     if (out.json) out.object({ collection: collection.name, epoch, seconds: ms / 1000 });
     else out.line(`${collection.name} is encrypted under key number ${epoch + 1}; that took ${duration(ms)}.`);
   });

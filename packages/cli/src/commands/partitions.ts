@@ -4,7 +4,7 @@ import type { Partition } from '@hers/client';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { namesIn } from '../fields.ts';
-import { count } from '../output.ts';
+import { columns, count } from '../output.ts';
 
 export function addPartitions(program: HersCommand, context: () => Context): void {
   program
@@ -48,13 +48,7 @@ async function list(context: Context, name: string | undefined, names: readonly 
     out.hint(`${collection} has no partitions, or no records yet; hers collections create --partition-by makes some.`);
   else
     out.table(
-      [
-        { title: 'partition' },
-        { title: 'records', right: true },
-        { title: 'pending', right: true },
-        { title: 'blocks', right: true },
-        { title: 'handle' },
-      ],
+      columns('partition', '>records', '>pending', '>blocks', 'handle'),
       partitions.map(({ name: each, records, pending, blocks, handle }) => [
         each ?? '(none)',
         ...[records, pending, blocks].map((number) => (out.terminal ? count(number) : String(number))),

@@ -7,7 +7,7 @@ import type { Context } from '../context.ts';
 import type { RowOptions } from '../input/rows.ts';
 import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
-import { count, size } from '../output.ts';
+import { columns, count, size } from '../output.ts';
 import { scoreError } from '../score-error.ts';
 import { errorOf } from './collections.ts';
 
@@ -83,31 +83,24 @@ async function recommend(context: Context, argument: string, options: PlanOption
     out.object({
       ...{ vectors: taken, of: total, dimension, metric, integrity, loss, recommended: recommended.profile },
       profiles: found.map(({ profile, plan: { bytes, error }, changed, measured, ofFloats }) => ({
-        ...{
-          profile,
-          changed,
-          planned: error,
-          measured,
-          ofFloats,
-          bytesPerVector: bytes.perTemplate,
-          bytesPerScore: bytes.responsePerScore,
-        },
+        ...{ profile, changed, planned: error, measured, ofFloats },
+        ...{ bytesPerVector: bytes.perTemplate, bytesPerScore: bytes.responsePerScore },
       })),
     });
     return;
   }
   out.table(
-    [
-      { title: 'profile' },
-      { title: 'a vector', right: true },
-      { title: 'of float32', right: true },
-      { title: 'a score', right: true },
-      { title: 'error by rounding', right: true },
-      { title: 'in all', right: true },
-      { title: 'bias', right: true },
-      { title: 'first matches that change', right: true },
-      { title: '' },
-    ],
+    columns(
+      'profile',
+      '>a vector',
+      '>of float32',
+      '>a score',
+      '>error by rounding',
+      '>in all',
+      '>bias',
+      '>first matches that change',
+      '',
+    ),
     found.map(({ profile, plan: { bytes }, changed, measured, ofFloats }) => [
       profile,
       size(bytes.perTemplate),

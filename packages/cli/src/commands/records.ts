@@ -3,7 +3,7 @@
 import type { StoredRecord } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import { writeNpy } from '@hers/vectors/npy';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
@@ -245,9 +245,7 @@ async function list(context: Context, { filter, partitions, limit, after }: List
     async (collection) => {
       const options = {
         ...(await filterIn(collection, filter)),
-        ...(partitions === undefined ? {} : { partitions }),
-        ...(limit === undefined ? {} : { limit }),
-        ...(after === undefined ? {} : { after }),
+        ...given({ partitions, limit, after }),
       };
       for await (const id of collection.list(options)) {
         context.signal.throwIfAborted();

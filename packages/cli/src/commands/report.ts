@@ -11,10 +11,10 @@ import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
-import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
+import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
-import { writePrivately } from '../private-file.ts';
-import { VERSION } from '../version.ts';
+import { mayReplace, writePrivately } from '../private-file.ts';
+import { commit, VERSION } from '../version.ts';
 
 interface ReportOptions extends VectorOptions {
   readonly output: string;
@@ -33,7 +33,7 @@ const MOST_VECTORS = 10_000;
 const PLOTS = ['cmc', 'open-set', 'det'];
 
 export function addReport(program: HersCommand, context: () => Context): void {
-  addRowOptions(
+  addLabelOptions(
     program
       .command('report')
       .summary('accuracy and protection of a labelled file, as a document')
@@ -42,8 +42,6 @@ export function addReport(program: HersCommand, context: () => Context): void {
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
-    .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
-    .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)')
     .requiredOption('-o, --output <name>', 'where it goes: <name>.md with its plots <name>-*.svg, and <name>.html')
     .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
     .addOption(
@@ -89,30 +87,17 @@ async function report(context: Context, argument: string, options: ReportOptions
   const pathOf = (ending: string) => context.path(`${options.output}${ending}`);
   const paths = ['.md', '.html'].map(pathOf);
   for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
-    if (isFileThere(path) && !options.replace)
-      throw new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
+    if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels)
     throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
-  const [
-    { evaluation, scoreMatrix },
-    { machine },
-    parts,
-    { encryptedScores },
-    { protection },
-    page,
-    { load },
-    { commit },
-  ] = await Promise.all([
-    import('@hers/vectors/accuracy'),
-    import('@hers/vectors/machine'),
-    import('../report/document.ts'),
-    import('../report/gallery.ts'),
-    import('../report/protection.ts'),
-    import('../report/page.ts'),
-    import('@hers/compress'),
-    import('../version.ts'),
-  ]);
+  const { evaluation, scoreMatrix } = await import('@hers/vectors/accuracy');
+  const { machine } = await import('@hers/vectors/machine');
+  const { documentOf } = await import('../report/document.ts');
+  const { encryptedScores } = await import('../report/gallery.ts');
+  const { protection } = await import('../report/protection.ts');
+  const page = await import('../report/page.ts');
+  const { load } = await import('@hers/compress');
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
   if (new Set(labels).size === 1)
@@ -182,7 +167,7 @@ async function report(context: Context, argument: string, options: ReportOptions
       ...(short ? { short } : {}),
     }),
   };
-  const document = parts.documentOf(measured);
+  const document = documentOf(measured);
   const files = [
     ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
     { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },

@@ -2,7 +2,7 @@
 
 import type { Group, SearchOptions, VerifyOptions } from '@hers/client';
 import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { FILTER, filterIn, namesIn } from '../fields.ts';
@@ -143,10 +143,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
 
 function rowOptions({ header, format, id, vector, delimiter }: ProbeFlags): RowOptions {
   return {
-    ...(format === undefined ? {} : { format }),
-    ...(id === undefined ? {} : { id }),
-    ...(vector === undefined ? {} : { vector }),
-    ...(delimiter === undefined ? {} : { delimiter }),
+    ...given({ format, id, vector, delimiter }),
     ...(header ? {} : { header }),
   };
 }
@@ -162,11 +159,7 @@ async function runSearch(context: Context, argument: string, flags: SearchFlags)
     rerank,
     payload,
     signal,
-    ...(threshold === undefined ? {} : { threshold }),
-    ...(enough === undefined ? {} : { enough }),
-    ...(select === undefined ? {} : { select }),
-    ...(groupBy === undefined ? {} : { groupBy }),
-    ...(partitions === undefined ? {} : { partitions }),
+    ...given({ threshold, enough, select, groupBy, partitions }),
   };
   const matches = new MatchPrinter(context, { batch, payload, select: select ?? [] });
   if (batch) await searchAll(context, argument, flags, options, matches);
@@ -278,10 +271,7 @@ async function runVerify(
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const options: VerifyOptions = {
     signal,
-    ...(threshold === undefined ? {} : { threshold }),
-    ...(combine === undefined ? {} : { combine }),
-    ...(showBlocks === undefined ? {} : { showBlocks }),
-    ...(partitions === undefined ? {} : { partitions }),
+    ...given({ threshold, combine, showBlocks, partitions }),
   };
   const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
     read: true,

@@ -10,7 +10,7 @@ import { LIMITS } from '@hers/server/limits';
 import type { Service } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
 import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption, portOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { isServer, kernelOpener, openFolder } from '../gallery.ts';
@@ -144,12 +144,6 @@ export function addServe(program: HersCommand, context: () => Context): void {
     .action((flags: ServeFlags & Record<string, unknown>) => run(context(), flags));
 }
 
-function portOption(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (port <= 65535) return port;
-  throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
-}
-
 /** The console as a server gives it away. */
 async function consoleSite(): Promise<Site> {
   const { BASE, PAGE_HEADERS, readPage, serverFiles } = await import('@hers/console');
@@ -230,9 +224,7 @@ async function openNode(
     ...(tls ? { tls } : {}),
     ...(certificate ? { certificate } : {}),
     ...(allowPlaintext ? { allowPlaintext } : {}),
-    ...(flags.replicas === undefined ? {} : { replicas: flags.replicas }),
-    ...(flags.shards === undefined ? {} : { shards: flags.shards }),
-    ...(flags.ledgerReplicas === undefined ? {} : { ledgerReplicas: flags.ledgerReplicas }),
+    ...given({ replicas: flags.replicas, shards: flags.shards, ledgerReplicas: flags.ledgerReplicas }),
     store: {
       ...(inbox ? { inbox } : {}),
       kernel: async () => {
@@ -266,19 +258,8 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const folder = settings.value('gallery');
   if (isServer(folder))
     throw new CommandError(EXIT.usage, `${folder} is a server already`, 'name a folder with --gallery');
-  const {
-    host,
-    port,
-    tlsCert,
-    tlsKey,
-    auditLog,
-    cors,
-    allowHost,
-    allowPlaintext = false,
-    allowAnyone = false,
-    console: withConsole = false,
-    logLevel,
-  } = flags;
+  const { host, port, tlsCert, tlsKey, auditLog, cors, allowHost, logLevel } = flags;
+  const { allowPlaintext = false, allowAnyone = false, console: withConsole = false } = flags;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
     throw new CommandError(
       EXIT.usage,

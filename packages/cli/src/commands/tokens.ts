@@ -4,8 +4,10 @@ import type { Scope, Token, TokenStore } from '@hers/server';
 import { isFileThere } from '@hers/service/target';
 import { Option } from 'commander';
 import type { HersCommand } from '../command.ts';
+import { given } from '../command.ts';
 import type { Context } from '../context.ts';
 import { namesIn } from '../fields.ts';
+import { columns } from '../output.ts';
 import { taken, writePrivately } from '../private-file.ts';
 
 /** Named here, and not loaded: every command is described at every start, and a server is large. */
@@ -59,10 +61,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       if (path !== undefined && isFileThere(path)) throw taken(path);
       const made = await (await storeOf(context())).create({
         scope,
-        ...(collection === undefined ? {} : { collection }),
-        ...(partitions === undefined ? {} : { partitions }),
-        ...(device === undefined ? {} : { device }),
-        ...(note === undefined ? {} : { note }),
+        ...given({ collection, partitions, device, note }),
       });
       if (path !== undefined)
         await writePrivately(path, { replace: false }, (file) => file.writeFile(`${made.secret}\n`));
@@ -83,7 +82,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
       else if (all.length === 0) out.note('There are no tokens yet; hers tokens create makes one.');
       else
         out.table(
-          [{ title: 'id' }, { title: 'scope' }, { title: 'collection' }, { title: 'created' }, { title: 'note' }],
+          columns('id', 'scope', 'collection', 'created', 'note'),
           all.map(({ id, scope, collection, partitions, device, created, note }) => [
             id,
             device === undefined ? scope : `${scope} ${device}`,

@@ -9,7 +9,7 @@ import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { openBytes, STANDARD_INPUT } from '../input/lines.ts';
 import { counted, duration, size } from '../output.ts';
-import { writePrivately } from '../private-file.ts';
+import { mayReplace, writePrivately } from '../private-file.ts';
 
 export function addUpkeep(program: HersCommand, context: () => Context): void {
   program
@@ -48,33 +48,15 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
 }
 
 async function optimize(context: Context): Promise<void> {
-  const { out, signal } = context;
+  const { out } = context;
+  const words = { label: 'Optimizing', none: 'nothing was rewritten yet', some: 'rewritten' };
   await context.collection(async (collection, { database }) => {
     const before = await database.describe(collection.name);
-    const started = performance.now();
-    using progress = context.progress({ label: 'Optimizing', unit: 'blocks' });
-    let state = 'nothing was rewritten yet';
-    await collection
-      .optimize({
-        signal,
-        onProgress: ({ done, total }) => {
-          state = `${done} of ${counted(total, 'block')} rewritten`;
-          progress.update(done, total);
-        },
-      })
-      .catch((error) => Promise.reject(stoppedAt(error, signal, `${state}; run the same command again to resume`)));
-    progress.end();
-    const ms = performance.now() - started;
+    const { ms } = await context.inBlocks(words, (options) => collection.optimize(options));
     const { records, blocks, bytes } = await database.describe(collection.name);
     if (out.json) {
-      out.object({
-        collection: collection.name,
-        records,
-        blocks,
-        bytes,
-        bytesBefore: before.bytes,
-        seconds: ms / 1000,
-      });
+      const collected = { collection: collection.name, records, blocks, bytes };
+      out.object({ ...collected, bytesBefore: before.bytes, seconds: ms / 1000 });
       return;
     }
     out.line(
@@ -91,8 +73,7 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
   if (toStandardOutput && out.terminal)
     throw new CommandError(EXIT.usage, 'a snapshot is not for a terminal', 'name a file, or send it through a pipe');
   const path = context.path(argument);
-  const taken = () => new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
-  if (!toStandardOutput && isFileThere(path) && !replace) throw taken();
+  if (!toStandardOutput && isFileThere(path) && !replace) throw mayReplace(path);
   await context.collection(
     async (collection, { service }) => {
       const { bytes: estimate } = await service.getCollection(collection.name);
@@ -116,7 +97,7 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
           throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
-        throw taken();
+        throw mayReplace(path);
       }
       progress.end();
       const ms = performance.now() - started;

@@ -2,7 +2,7 @@
 // row.
 
 import type { Payload } from '@hers/client';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { cellAt, columnOf, csvTable } from './csv.ts';
 import { fieldOf, idFrom, isObject, jsonLines } from './jsonl.ts';

@@ -2,7 +2,7 @@
 // that is nothing but a vector; and new payloads, `{"id": …, "payload": …}` a line.
 
 import { type Fields, HersError, type Payload, type PayloadUpdate, valuesOf } from '@hers/client';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import type { ByteSource } from './lines.ts';
 import { attempt, type BadRow, byteLines, type Line, openBytes, textOf, untilBad } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';

@@ -5,7 +5,7 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { HersError } from '@hers/client';
 import { ByteSource } from '@hers/vectors/npy';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 
 /** A line longer than this is no text file. */

@@ -1,7 +1,7 @@
 // What is searched with: a vector written out, a row of a file, or all rows of a file.
 
 import { HersError } from '@hers/client';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { openRows, type Row, type RowOptions } from './rows.ts';
 import { writtenOut } from './vectors.ts';

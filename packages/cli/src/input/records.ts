@@ -7,7 +7,8 @@
 import type { Fields, FieldType, Payload } from '@hers/client';
 import { checkId, HersError, type Plan, type VectorRecord, valuesOf } from '@hers/client';
 import { checkVector } from '@hers/scheme';
-import type { Environment } from '../environment.ts';
+import { given } from '../command.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT, inCommandWords } from '../exit.ts';
 import { LIST_SEPARATOR } from '../fields.ts';
 import type { Output } from '../output.ts';
@@ -140,8 +141,7 @@ export class RecordStream {
         }
         yield {
           ...row,
-          ...(name === undefined ? {} : { id: name }),
-          ...(content === undefined ? {} : { payload: content }),
+          ...given({ id: name, payload: content }),
         };
       }
       await this.#mustEnd(names, ids);

@@ -5,7 +5,7 @@ import type { Payload } from '@hers/client';
 import { isNpy, openNpy } from '@hers/vectors/npy';
 import { Option } from 'commander';
 import type { HersCommand } from '../command.ts';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { readCsv } from './csv.ts';
 import { readJsonl } from './jsonl.ts';
@@ -128,6 +128,13 @@ export function addRowOptions<T extends HersCommand>(command: T): T {
     )
     .option('--delimiter <character>', 'between the cells of .csv; a comma by default', delimiter)
     .option('--no-header', 'the first line of .csv is data; told from its cells by default');
+}
+
+/** The same for vectors that are of somebody. */
+export function addLabelOptions<T extends HersCommand>(command: T): T {
+  return addRowOptions(command)
+    .option('--labels <file>', 'the label of each vector: a .npy file of whole numbers, or a text file, one a line')
+    .option('--label <column>', 'the same from a column (.csv) or field (.jsonl)');
 }
 
 /** The flag is there even when nobody gave it. */

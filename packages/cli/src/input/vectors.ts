@@ -1,7 +1,7 @@
 // All vectors of a file at once, with their labels: what training and measuring need.
 
 import { readLabels } from '@hers/vectors/npy';
-import type { Environment } from '../environment.ts';
+import type { Environment } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { idsFrom } from './companions.ts';
 import { openBytes } from './lines.ts';

@@ -5,7 +5,7 @@ import type { AtRate, Evaluation, Interval } from '@hers/vectors/accuracy';
 import type { Machine } from '@hers/vectors/machine';
 import { count, duration, size } from '../output.ts';
 import type { Part } from './page.ts';
-import { type Line, linePlot } from './plot.ts';
+import { type Line, linePlot } from './page.ts';
 import type { Crossed, Mean, Protection } from './protection.ts';
 
 export interface Way {
@@ -120,6 +120,12 @@ function rateAxis(title: string, lines: readonly Line[], of: 'x' | 'y') {
   return { title, log: true, min, max: 1, ticks: [...RATES.filter((rate) => rate >= min), 1] };
 }
 
+/** Nothing where there is no curve to see. */
+function ratePlot(file: string, title: string, x: string, y: string, lines: readonly Line[]): Part[] {
+  if (lines.every(({ points }) => points.length <= 1)) return [];
+  return [{ file, ...drawn(title, rateAxis(x, lines, 'x'), rateAxis(y, lines, 'y'), lines) }];
+}
+
 /** Round shares from the least to 1, five at most between them. */
 function shareTicks(min: number): number[] {
   const step = [0.01, 0.02, 0.05, 0.1, 0.2].find((each) => (1 - min) / each < 5.5)!;
@@ -164,21 +170,13 @@ function identification({ ways }: Measured): Part[] {
 function openSet({ ways }: Measured): Part[] {
   const { enrolled, mated, strangers } = ways[0]!.evaluation.openSet;
   const lines = curves(ways, ({ openSet: { curve } }) => curve);
-  const isDrawn = lines.some(({ points }) => points.length > 1);
   return [
     { heading: 'Identification, open set' },
     {
       text: `${count(enrolled)} people are enrolled with one vector each. ${count(mated)} other vectors of theirs search, and so do ${count(strangers)} vectors of people who are not enrolled. The false positive identification rate (FPIR) is the share of the latter that return anybody. The false negative identification rate (FNIR) is the share of the former whose person is not first, or below the threshold.`,
     },
     atRates(ways, ({ openSet: { at } }) => at, 'FNIR', 'FPIR'),
-    ...(isDrawn
-      ? [
-          {
-            file: 'open-set',
-            ...drawn('FNIR against FPIR', rateAxis('FPIR', lines, 'x'), rateAxis('FNIR', lines, 'y'), lines),
-          },
-        ]
-      : []),
+    ...ratePlot('open-set', 'FNIR against FPIR', 'FPIR', 'FNIR', lines),
   ];
 }
 
@@ -186,7 +184,6 @@ function verification({ ways }: Measured): Part[] {
   const { genuine, impostor, impostorsOf } = ways[0]!.evaluation.verification;
   const others = impostor < impostorsOf ? `${count(impostor)} of ${count(impostorsOf)}` : count(impostor);
   const lines = curves(ways, ({ verification: { curve } }) => curve);
-  const isDrawn = lines.some(({ points }) => points.length > 1);
   return [
     { heading: 'Verification' },
     {
@@ -195,33 +192,20 @@ function verification({ ways }: Measured): Part[] {
     atRates(ways, ({ verification: { at } }) => at, 'FNMR', 'FMR'),
     {
       head: ['', 'EER'],
-      rows: ways.map(
-        ({
-          name,
-          evaluation: {
-            verification: { equalErrorRate },
-          },
-        }) => [name, equalErrorRate === undefined ? TOO_FEW : interval(equalErrorRate)],
-      ),
+      rows: ways.map(({ name, evaluation }) => {
+        const { equalErrorRate } = evaluation.verification;
+        return [name, equalErrorRate === undefined ? TOO_FEW : interval(equalErrorRate)];
+      }),
     },
-    ...(isDrawn
-      ? [
-          {
-            file: 'det',
-            ...drawn('Detection error trade-off', rateAxis('FMR', lines, 'x'), rateAxis('FNMR', lines, 'y'), lines),
-          },
-        ]
-      : []),
+    ...ratePlot('det', 'Detection error trade-off', 'FMR', 'FNMR', lines),
   ];
 }
 
 const plain = (value: number) => String(Number(value.toPrecision(3)));
 const mean = ({ mean: value, error }: Mean) => `${value.toFixed(3)} ± ${error.toFixed(3)}`;
 
-function cost({
-  encrypted: { plan, bytes, searchSeconds, plainSeconds, enrolSeconds, error },
-  vectors,
-}: Measured): Part[] {
+function cost({ encrypted, vectors }: Measured): Part[] {
+  const { plan, bytes, searchSeconds, plainSeconds, enrolSeconds, error } = encrypted;
   return [
     { heading: 'What encryption costs' },
     {
@@ -335,12 +319,8 @@ function unlinkability({ protection: { unlinkability: linked } }: Measured): Par
   ];
 }
 
-function renewability({
-  protection: {
-    renewability: { probes, oldBlock, newBlock, chance },
-  },
-  encrypted: { sameAfterRotation },
-}: Measured): Part[] {
+function renewability({ protection, encrypted: { sameAfterRotation } }: Measured): Part[] {
+  const { probes, oldBlock, newBlock, chance } = protection.renewability;
   const row = (name: string, { found, refused }: Crossed) => [name, `${refused} of ${probes}`, `${found} of ${probes}`];
   return [
     { heading: 'Renewability', level: 3 },
@@ -354,18 +334,9 @@ function renewability({
   ];
 }
 
-function repetition({
-  command,
-  digests,
-  date,
-  version,
-  commit,
-  machine,
-  seed,
-  draws,
-  vectors,
-  encrypted: { plan },
-}: Measured): Part[] {
+function repetition(measured: Measured): Part[] {
+  const { command, digests, date, version, commit, machine, seed, draws, vectors } = measured;
+  const { plan } = measured.encrypted;
   return [
     { heading: 'How to repeat this' },
     {

@@ -4,10 +4,10 @@
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argument, Option } from 'commander';
-import type { HersCommand } from './command.ts';
-import { EXIT, EXIT_MEANINGS } from './exit.ts';
-import { makeProgram } from './program.ts';
-import { SETTINGS } from './settings.ts';
+import type { HersCommand } from '../src/command.ts';
+import { EXIT, EXIT_MEANINGS } from '../src/exit.ts';
+import { makeProgram } from '../src/program.ts';
+import { SETTINGS } from '../src/settings.ts';
 
 export const REFERENCE: string = fileURLToPath(new URL('../../../docs/cli.md', import.meta.url));
 
