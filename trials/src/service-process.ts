@@ -14,6 +14,12 @@ export function anonymousBytes(pid: number | 'self' = 'self'): number {
   }
 }
 
+/** Returns the CPU milliseconds of a process, which the system counts in hundredths of a second. */
+export function cpuMs(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
+  return 10 * (Number(fields[11]) + Number(fields[12]));
+}
+
 export interface ServiceProcessOptions {
   readonly port?: number;
   readonly limits?: object;
@@ -80,8 +86,7 @@ export class ServiceProcess {
   /** CPU milliseconds it has used; 0 if the system does not say. */
   get cpuMs(): number {
     try {
-      const fields = readFileSync(`/proc/${this.pid}/stat`, 'utf8').split(') ')[1].split(' ');
-      return 10 * (Number(fields[11]) + Number(fields[12])); // in ticks of a hundredth of a second
+      return cpuMs(this.pid);
     } catch {
       return 0;
     }

@@ -100,11 +100,7 @@ const MOST = 10_000_000;
 function plot(d: number, n: number): Promise<string> {
   const sizes = [...new Set(Array.from({ length: 141 }, (_, k) => Math.round(10 ** (k / 20))))];
   const values = ENCODINGS.flatMap((encoding) =>
-    sizes.map((m) => ({
-      system: `${TITLES[encoding]}, SEAL`,
-      m,
-      multiplications: MULTIPLICATIONS[encoding](m, d, n),
-    })),
+    sizes.map((m) => ({ system: `${TITLES[encoding]}, SEAL`, m, multiplications: MULTIPLICATIONS[encoding](m, d, n) })),
   );
   const encoding = {
     x: logAxis('m', [1, MOST], 'count', 'templates in the gallery'),

@@ -3,34 +3,21 @@
 
 import { Database, HersError, MasterSeed } from '@hers/client';
 import { progress, type Report } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { openKernel } from '@hers/scan';
 import type { Integrity, Profile } from '@hers/scheme';
 import { quantile } from '@hers/service/testing/phases';
 import { machine } from '@hers/vectors/machine';
 import { bulkGallery } from './bulk-gallery.ts';
 import { probeVectors, recordOf } from './bulk-vectors.ts';
+import { numbersOf, quantilesOf } from './settings.ts';
 
 /** Searches before those that are timed: the first prepares the device. */
 const WARM_UPS = 3;
 
-export async function run(options: {
-  readonly kernel: string;
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly searches?: string;
-  readonly folder?: string;
-  readonly profile?: string;
-  readonly integrity?: string;
-}): Promise<Report> {
-  const [count, dimension, probes] = [
-    options.count ?? '1000000',
-    options.dimension ?? '128',
-    options.searches ?? '50',
-  ].map(Number);
-  for (const number of [count, dimension, probes]) {
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
-  }
+export async function run(options: Values & { readonly kernel: string }): Promise<Report> {
+  const numbers = numbersOf(options, { count: 1_000_000, dimension: 128, searches: 50 });
+  const { count, dimension, searches: probes } = numbers;
   if (options.folder !== undefined)
     throw new HersError('INVALID_ARGUMENT', 'with --kernel the gallery is in memory; leave out --folder');
   const { kernel } = await openKernel({ kernel: options.kernel });
@@ -77,14 +64,10 @@ export async function run(options: {
     if (i > 0) batches.push(performance.now() - began);
   }
   await db.close();
-  const of = (phase: keyof (typeof times)[number], p = 0.5) =>
-    quantile(
-      times.map((each) => each[phase]),
-      p,
-    );
+  const of = quantilesOf(times);
   return {
     bench: 'embedded',
-    parameters: { count, dimension, searches: probes, profile, integrity, kernel: kernel.name, detail: kernel.detail },
+    parameters: { ...numbers, ...plan, kernel: kernel.name, detail: kernel.detail },
     machine: machine(),
     results: [
       { name: 'bulk-encrypt', value: made.seconds, unit: 's' },

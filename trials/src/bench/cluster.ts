@@ -2,18 +2,17 @@
 // plain server, all on this machine, in the same run. On few cores more nodes cannot be faster, so
 // the work of each node is measured as well.
 
-import { readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Collection, Database, HersError, HttpService, MasterSeed } from '@hers/client';
 import { natsServer, TestCluster } from '@hers/cluster/testing';
 import { compared, progress, type Report, type Result } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { withMethods } from '@hers/service';
 import { quantile } from '@hers/service/testing/phases';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
-import { ServiceProcess } from '../service-process.ts';
+import { cpuMs, ServiceProcess } from '../service-process.ts';
+import { inFolder, numbersOf } from './settings.ts';
 
 const SAMPLES = 4;
 /** Until code that only clusters run is compiled as well. */
@@ -55,29 +54,13 @@ const scanning = ({ cpu }: Searched) => (cpu.length === 1 ? cpu[0] : sum(cpu.sli
 /** What the one that the client speaks to takes beyond that. */
 const coordinating = (searched: Searched) => searched.cpu[0] - scanning(searched);
 
-/** CPU milliseconds that a process has used. */
-function cpuMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
-  return 10 * (Number(fields[11]) + Number(fields[12])); // in ticks of a hundredth of a second
-}
-
-export async function run(options: {
-  readonly nodes?: string;
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly searches?: string;
-  readonly shards?: string;
-}): Promise<Report> {
-  const nodes = (options.nodes ?? '1,2,3').split(',').map(Number);
-  const [count, dimension, searches, shards] = [
-    options.count ?? '100000',
-    options.dimension ?? '128',
-    options.searches ?? '100',
-    options.shards ?? '12',
-  ].map(Number);
-  for (const number of [...nodes, count, dimension, searches, shards])
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
+export async function run(options: Values): Promise<Report> {
+  const nodes = String(options.nodes ?? '1,2,3')
+    .split(',')
+    .map(Number);
+  for (const each of nodes) numbersOf({ nodes: String(each) }, { nodes: 1 });
+  const numbers = numbersOf(options, { count: 100_000, dimension: 128, searches: 100, shards: 12 });
+  const { count, dimension, searches, shards } = numbers;
   const { path, skip } = natsServer();
   if (path === undefined) throw new HersError('UNAVAILABLE', String(skip));
   const world = identities(Math.ceil(count / SAMPLES), SAMPLES, dimension);
@@ -150,14 +133,10 @@ export async function run(options: {
   };
 
   const results: Result[] = [];
-  const folder = await mkdtemp(join(tmpdir(), 'hers-bench-'));
-  let plain: Measured;
-  try {
+  const plain = await inFolder(undefined, async (folder) => {
     const server = await ServiceProcess.start(join(folder, 'served'), { limits: LIMITS });
-    plain = await measure('one plain server', server.url, undefined, [server.pid]).finally(() => server.kill());
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+    return measure('one plain server', server.url, undefined, [server.pid]).finally(() => server.kill());
+  });
   const rate = (name: string, value: number): Result => ({ name, value, unit: 'records/s' });
   const ms = (name: string, value: number): Result => ({ name, value, unit: 'ms' });
   const bytes = (name: string, value: number): Result => ({ name, value, unit: 'bytes' });
@@ -216,7 +195,7 @@ export async function run(options: {
     });
   return {
     bench: 'cluster',
-    parameters: { nodes, count, dimension, searches, shards, few: FEW, profile: 'compact', natsServers: 3 },
+    parameters: { nodes, ...numbers, few: FEW, profile: 'compact', natsServers: 3 },
     machine: machine(),
     results,
   };

@@ -1,46 +1,26 @@
 // `npm run bench -- embedded`: the database in a folder, end to end, beside a search of the same
 // gallery in the clear.
 
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type Collection, Database, HersError, MasterSeed, type VectorRecord } from '@hers/client';
+import { type Collection, Database, MasterSeed } from '@hers/client';
 import { progress, type Report, type Result } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { type Phases, quantile, TimedService } from '@hers/service/testing/phases';
 import { openStore } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
 import { top1 } from '@hers/vectors/testing/plaintext';
+import { anonymousBytes } from '../service-process.ts';
+import { inFolder, numbersOf, quantilesOf, recordsOf } from './settings.ts';
 
 const SAMPLES = 4;
 
-export async function run(options: {
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly searches?: string;
-  readonly folder?: string;
-}): Promise<Report> {
-  const [count, dimension, searches] = [
-    options.count ?? '1000000',
-    options.dimension ?? '128',
-    options.searches ?? '50',
-  ].map(Number);
-  for (const number of [count, dimension, searches]) {
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
-  }
-  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
-  try {
+export function run(options: Values): Promise<Report> {
+  const { count, dimension, searches } = numbersOf(options, { count: 1_000_000, dimension: 128, searches: 50 });
+  return inFolder(options.folder, async (folder) => {
     const { results, kernel } = await measure(folder, count, dimension, searches);
-    return {
-      bench: 'embedded',
-      parameters: { count, dimension, searches, profile: 'compact', kernel },
-      machine: machine(),
-      results,
-    };
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+    const parameters = { count, dimension, searches, profile: 'compact', kernel };
+    return { bench: 'embedded', parameters, machine: machine(), results };
+  });
 }
 
 async function measure(
@@ -114,11 +94,7 @@ async function measure(
   const kernel = (timed.service as { kernel?: string }).kernel ?? 'automatic';
   await db.close();
 
-  const of = (phase: 'encrypt' | 'scan' | 'decrypt' | 'total', p = 0.5) =>
-    quantile(
-      phases.map((x) => x[phase]),
-      p,
-    );
+  const of = quantilesOf(phases);
   const scan = { name: 'search-scan', value: of('scan'), unit: 'ms' };
   const results: Result[] = [
     { name: 'enrol-rate', value: (count * 1000) / enrolMs, unit: 'records/s' },
@@ -140,19 +116,4 @@ async function measure(
     { name: 'peak-rss', value: Math.max(0, peak - before), unit: 'bytes' },
   ];
   return { results, kernel };
-}
-
-function* recordsOf(vectors: Float32Array, dimension: number): Generator<VectorRecord> {
-  for (let at = 0; at < vectors.length; at += dimension)
-    yield { id: String(at / dimension), vector: vectors.subarray(at, at + dimension) };
-}
-
-/** Memory of the process without mapped files, which the system can drop at any time. */
-function anonymousBytes(): number {
-  try {
-    const status = process.getBuiltinModule('node:fs').readFileSync('/proc/self/status', 'utf8');
-    return Number(/^RssAnon:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
-  } catch {
-    return process.memoryUsage().rss;
-  }
 }

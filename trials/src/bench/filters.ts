@@ -4,13 +4,12 @@
 
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Database, HersError, MasterSeed } from '@hers/client';
+import { Database, MasterSeed } from '@hers/client';
 import { heldBytes, type OpenView, openView, passing } from '@hers/client/testing/view';
 import { compared, progress, type Report, type Result } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { minimum } from '@hers/paper/lab/timing';
 import { quantile } from '@hers/service/testing/phases';
 import { openStore } from '@hers/store';
@@ -18,41 +17,18 @@ import { machine } from '@hers/vectors/machine';
 import { ServiceProcess } from '../service-process.ts';
 import { FIELDS, FILTERS, peopleOf, SCALAR_FIELDS } from './filtered-gallery.ts';
 import type { FiltersAnswer, FiltersOrder } from './filters-child.ts';
+import { inFolder, numbersOf } from './settings.ts';
 
-export async function run(options: {
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly searches?: string;
-  readonly opens?: string;
-  readonly folder?: string;
-  readonly 'lists-only'?: boolean;
-}): Promise<Report> {
-  const given = [options.count ?? '100000', options.dimension ?? '16', options.searches ?? '40', options.opens ?? '3'];
-  const [count, dimension, searches, opens] = given.map(Number);
-  for (const number of [count, dimension, searches, opens])
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
-  if (options['lists-only']) return (await import('./lists.ts')).run({ count });
-  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
-  try {
-    return {
-      bench: 'filters',
-      parameters: { count, dimension, searches, opens, fields: Object.keys(FIELDS) },
-      machine: machine(),
-      results: await measure(folder, count, dimension, searches, opens),
-    };
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+export async function run(options: Values): Promise<Report> {
+  const numbers = numbersOf(options, { count: 100_000, dimension: 16, searches: 40, opens: 3 });
+  if (options['lists-only']) return (await import('./lists.ts')).run(numbers);
+  const results = await inFolder(options.folder, (folder) => measure(folder, numbers));
+  return { bench: 'filters', parameters: { ...numbers, fields: Object.keys(FIELDS) }, machine: machine(), results };
 }
 
-async function measure(
-  folder: string,
-  count: number,
-  dimension: number,
-  searches: number,
-  opens: number,
-): Promise<Result[]> {
+type Numbers = Record<'count' | 'dimension' | 'searches' | 'opens', number>;
+
+async function measure(folder: string, { count, dimension, searches, opens }: Numbers): Promise<Result[]> {
   using key = MasterSeed.generate();
   progress('enrolling');
   const served = join(folder, 'served');
@@ -68,10 +44,8 @@ async function measure(
   try {
     const client = (cache: string, rounds: number) =>
       inClient({
-        url: server.url,
-        key: [...key.reveal()],
+        ...{ url: server.url, key: [...key.reveal()], dimension },
         cache: join(folder, cache),
-        dimension,
         searches: rounds,
       });
     progress('opening for the first time');

@@ -2,10 +2,8 @@
 // profile `open` beside the same records under `compact`, in turns; on this machine, and over a
 // line as slow as one of the world.
 
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Collection, Database, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
+import { type Collection, Database, HttpService, MasterSeed } from '@hers/client';
 import { openDevice } from '@hers/client/device';
 import { compared, progress, type Result } from '@hers/paper/lab/report';
 import { decodeEnvelope } from '@hers/service';
@@ -13,6 +11,7 @@ import { quantile } from '@hers/service/testing/phases';
 import { openStore } from '@hers/store';
 import { identities } from '@hers/vectors/synthetic';
 import { ServiceProcess } from '../service-process.ts';
+import { inFolder, recordsOf } from './settings.ts';
 import { SlowLine } from './slow-line.ts';
 
 const SAMPLES = 4;
@@ -32,13 +31,8 @@ export interface SearchedOptions {
   readonly folder?: string | undefined;
 }
 
-export async function searched(options: SearchedOptions): Promise<Result[]> {
-  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
-  try {
-    return await measure(join(folder, 'gallery'), options);
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+export function searched(options: SearchedOptions): Promise<Result[]> {
+  return inFolder(options.folder, (folder) => measure(join(folder, 'gallery'), options));
 }
 
 async function measure(
@@ -53,7 +47,7 @@ async function measure(
   for (const profile of PROFILES) {
     progress(`enrolling ${count} records under ${profile}`);
     const collection = await enroller.createCollection(profile, { dimension, profile });
-    await collection.upsert(recordsOf(vectors, dimension, count));
+    await collection.upsert(recordsOf(vectors.subarray(0, count * dimension), dimension));
     await collection.optimize();
   }
   await enroller.close();
@@ -154,8 +148,4 @@ async function asDevices(url: string, key: MasterSeed, probe: (i: number) => Flo
   }
   await database.close();
   return results;
-}
-
-function* recordsOf(vectors: Float32Array, dimension: number, count: number): Generator<VectorRecord> {
-  for (let i = 0; i < count; i++) yield { id: String(i), vector: vectors.subarray(i * dimension, (i + 1) * dimension) };
 }

@@ -70,11 +70,7 @@ function ours(profile: Profile, baseline: ReturnType<typeof sealResults>, effort
   const results: Result[] = [];
   for (const d of [32, 128, 512]) {
     progress(`ours: encryption of a block, ${profile}, d = ${d}`);
-    const result = {
-      name: `block-encrypt-d${d}${end}`,
-      value: blockRate(profile, d, effort),
-      unit: 'templates/s',
-    };
+    const result = { name: `block-encrypt-d${d}${end}`, value: blockRate(profile, d, effort), unit: 'templates/s' };
     results.push(d === dimension ? compared(result, blockEncrypt) : result);
   }
   progress(`ours: query and response, ${profile}`);

@@ -4,14 +4,15 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, openSync, readdirSync, readSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { availableParallelism, tmpdir } from 'node:os';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { compared, progress, type Report, type Result } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { type Block, encodeBlock, parameterSet, polyWords } from '@hers/scheme';
-import { HANDLE_BYTES, HersError, type SealedRecord, type Service } from '@hers/service';
+import { HANDLE_BYTES, type SealedRecord, type Service } from '@hers/service';
 import { type FolderStore, openStore } from '@hers/store';
 import { machine } from '@hers/vectors/machine';
+import { inFolder, numbersOf } from './settings.ts';
 
 /** Bytes that sealing adds to the vector of a record. */
 const SEALED_MORE = 100;
@@ -19,30 +20,11 @@ const READ_BYTES = 2 ** 21;
 const PARAMETERS = parameterSet('n_2048_logq_30_wide_5');
 const TOGETHER = 8;
 
-export async function run(options: {
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly runs?: string;
-  readonly folder?: string;
-}): Promise<Report> {
-  const [count, dimension, runs] = [options.count ?? '1000000', options.dimension ?? '128', options.runs ?? '3'].map(
-    Number,
-  );
-  for (const number of [count, dimension, runs]) {
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
-  }
-  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
-  try {
-    return {
-      bench: 'scrub',
-      parameters: { count, dimension, runs },
-      machine: machine(),
-      results: await measure(folder, count, dimension, runs),
-    };
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+export async function run(options: Values): Promise<Report> {
+  const numbers = numbersOf(options, { count: 1_000_000, dimension: 128, runs: 3 });
+  const { count, dimension, runs } = numbers;
+  const results = await inFolder(options.folder, (folder) => measure(folder, count, dimension, runs));
+  return { bench: 'scrub', parameters: numbers, machine: machine(), results };
 }
 
 async function measure(folder: string, count: number, dimension: number, runs: number): Promise<Result[]> {

@@ -3,13 +3,13 @@
 
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, writeFile } from 'node:fs/promises';
 import { connect as connectTo, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Database, HersError, HttpService, MasterSeed, type VectorRecord } from '@hers/client';
 import { progress, type Report, type Result } from '@hers/paper/lab/report';
+import type { Values } from '@hers/paper/lab/runner';
 import { collectionPath, encodeMessage, OCTETS, type Service, withMethods } from '@hers/service';
 import { type Phases, quantile, TimedService } from '@hers/service/testing/phases';
 import { openStore } from '@hers/store';
@@ -19,6 +19,7 @@ import { top1 } from '@hers/vectors/testing/plaintext';
 import type { EnrolTold } from '../enrol-child.ts';
 import { anonymousBytes, ServiceProcess } from '../service-process.ts';
 import type { ScanAnswer, ScanOrder } from './scan-child.ts';
+import { inFolder, numbersOf, quantilesOf } from './settings.ts';
 
 const SAMPLES = 4;
 const WARM_UP = 3;
@@ -27,56 +28,34 @@ const ROUNDS = 4;
 const CLIENTS = 8;
 const TOGETHER = 8;
 
-export async function run(options: {
-  readonly count?: string;
-  readonly dimension?: string;
-  readonly searches?: string;
-  readonly seconds?: string;
-  readonly folder?: string;
-}): Promise<Report> {
-  const numbers = [
-    options.count ?? '1000000',
-    options.dimension ?? '128',
-    options.searches ?? '50',
-    options.seconds ?? '10',
-  ];
-  const [count, dimension, searches, seconds] = numbers.map(Number);
-  for (const number of [count, dimension, searches, seconds])
-    if (!(Number.isInteger(number) && number > 0))
-      throw new HersError('INVALID_ARGUMENT', 'options take positive whole numbers');
-  const folder = await mkdtemp(join(options.folder ?? tmpdir(), 'hers-bench-'));
-  const bench = new Bench(folder, count, dimension, searches, seconds);
-  try {
-    return {
-      bench: 'service',
-      parameters: { count, dimension, searches, seconds, profile: 'compact', clients: CLIENTS },
-      machine: machine(),
-      results: await bench.measure(),
-    };
-  } finally {
-    await bench.end();
-    await rm(folder, { recursive: true, force: true });
-  }
+type Numbers = Record<'count' | 'dimension' | 'searches' | 'seconds', number>;
+
+export function run(options: Values): Promise<Report> {
+  const numbers = numbersOf(options, { count: 1_000_000, dimension: 128, searches: 50, seconds: 10 });
+  return inFolder(options.folder, async (folder) => {
+    const bench = new Bench(folder, numbers);
+    try {
+      const parameters = { ...numbers, profile: 'compact', clients: CLIENTS };
+      return { bench: 'service', parameters, machine: machine(), results: await bench.measure() };
+    } finally {
+      await bench.end();
+    }
+  });
 }
 
 class Bench {
   readonly #folder: string;
-  readonly #count: number;
-  readonly #dimension: number;
-  readonly #searches: number;
-  readonly #seconds: number;
+  readonly #numbers: Numbers;
   readonly #key = MasterSeed.generate();
   readonly #world: ReturnType<typeof identities>;
   /** Made before any clock starts: making them takes as long as enrolling them. */
   readonly #vectors: Float32Array;
   #server: ServiceProcess | undefined;
 
-  constructor(folder: string, count: number, dimension: number, searches: number, seconds: number) {
+  constructor(folder: string, numbers: Numbers) {
     this.#folder = folder;
-    this.#count = count;
-    this.#dimension = dimension;
-    this.#searches = searches;
-    this.#seconds = seconds;
+    this.#numbers = numbers;
+    const { count, dimension } = numbers;
     this.#world = identities(Math.ceil(count / SAMPLES), SAMPLES, dimension);
     progress('making vectors');
     this.#vectors = this.#world.gallery().vectors.subarray(0, count * dimension);
@@ -116,7 +95,7 @@ class Bench {
       for (let i = 0; i < WARM_UP; i++) await own.search(i);
       const loopback = new Loopback(server.line);
       const lines: number[] = [];
-      for (let i = WARM_UP; i < this.#searches + WARM_UP; i++) {
+      for (let i = WARM_UP; i < this.#numbers.searches + WARM_UP; i++) {
         await remote.search(i);
         await own.search(i);
         const { queryBytes, responseBytes } = remote.phases[0];
@@ -132,25 +111,21 @@ class Bench {
       await server.stop();
       progress('searching in the clear');
       const plain = this.#plaintext();
-      const of = (phases: readonly Phases[], phase: 'encrypt' | 'scan' | 'decrypt' | 'total', p = 0.5) =>
-        quantile(
-          phases.slice(WARM_UP).map((each) => each[phase]),
-          p,
-        );
+      const [of, inOwn] = [remote, own].map(({ phases }) => quantilesOf(phases.slice(WARM_UP)));
       const line = quantile(lines, 0.5);
-      const ownP50 = of(own.phases, 'total');
-      const p50 = of(remote.phases, 'total');
+      const ownP50 = inOwn('total');
+      const p50 = of('total');
       const allowed = 1.5 * ownP50 + line;
       return [
-        { name: 'enrol-rate', value: (this.#count * 1000) / enrolMs, unit: 'records/s' },
+        { name: 'enrol-rate', value: (this.#numbers.count * 1000) / enrolMs, unit: 'records/s' },
         { name: 'search-p50', value: p50, unit: 'ms', ratio: p50 / allowed, against: 'allowed-p50' },
-        { name: 'search-p95', value: of(remote.phases, 'total', 0.95), unit: 'ms' },
-        { name: 'search-encrypt', value: of(remote.phases, 'encrypt'), unit: 'ms' },
-        { name: 'search-scan', value: of(remote.phases, 'scan'), unit: 'ms' },
-        { name: 'search-decrypt', value: of(remote.phases, 'decrypt'), unit: 'ms' },
-        { name: 'search-min', value: of(remote.phases, 'total', 0), unit: 'ms' },
+        { name: 'search-p95', value: of('total', 0.95), unit: 'ms' },
+        { name: 'search-encrypt', value: of('encrypt'), unit: 'ms' },
+        { name: 'search-scan', value: of('scan'), unit: 'ms' },
+        { name: 'search-decrypt', value: of('decrypt'), unit: 'ms' },
+        { name: 'search-min', value: of('total', 0), unit: 'ms' },
         { name: 'embedded-p50', value: ownP50, unit: 'ms' },
-        { name: 'embedded-min', value: of(own.phases, 'total', 0), unit: 'ms' },
+        { name: 'embedded-min', value: inOwn('total', 0), unit: 'ms' },
         { name: 'loopback-p50', value: line, unit: 'ms' },
         { name: 'allowed-p50', value: allowed, unit: 'ms' },
         { name: 'bytes-up', value: remote.phases[0].queryBytes, unit: 'bytes' },
@@ -190,11 +165,11 @@ class Bench {
     progress('enrolling over HTTP');
     const server = await this.#serve();
     const db = new Database(new HttpService(server.url), { key: this.#key });
-    const collection = await db.createCollection('bench', { dimension: this.#dimension });
+    const collection = await db.createCollection('bench', { dimension: this.#numbers.dimension });
     const start = performance.now();
     await collection.upsert(this.#records(), {
       onProgress: ({ acknowledged }) => {
-        if (acknowledged % (2 ** 14 * 8) === 0) progress(`  ${acknowledged} of ${this.#count}`);
+        if (acknowledged % (2 ** 14 * 8) === 0) progress(`  ${acknowledged} of ${this.#numbers.count}`);
       },
     });
     const ms = performance.now() - start;
@@ -205,8 +180,11 @@ class Bench {
   }
 
   *#records(prefix = ''): Generator<VectorRecord> {
-    for (let at = 0; at < this.#vectors.length; at += this.#dimension)
-      yield { id: `${prefix}${at / this.#dimension}`, vector: this.#vectors.subarray(at, at + this.#dimension) };
+    for (let at = 0; at < this.#vectors.length; at += this.#numbers.dimension)
+      yield {
+        id: `${prefix}${at / this.#numbers.dimension}`,
+        vector: this.#vectors.subarray(at, at + this.#numbers.dimension),
+      };
   }
 
   #probes(total: number): { labels: number[]; vectors: Float32Array } {
@@ -219,13 +197,13 @@ class Bench {
     const timed = new TimedService(service);
     const db = new Database(timed.service, { key: this.#key });
     const collection = await db.collection('bench');
-    const { labels, vectors } = this.#probes(this.#searches + WARM_UP);
+    const { labels, vectors } = this.#probes(this.#numbers.searches + WARM_UP);
     const phases: Phases[] = [];
     const client = {
       phases,
       hits: 0,
       search: async (i: number) => {
-        const probe = vectors.subarray(i * this.#dimension, (i + 1) * this.#dimension);
+        const probe = vectors.subarray(i * this.#numbers.dimension, (i + 1) * this.#numbers.dimension);
         const { result, phases: each } = await timed.time(() => collection.search(probe, { limit: 1 }));
         phases.push(each);
         if (Math.floor(Number(result.matches[0].id) / SAMPLES) === labels[i]) client.hits++;
@@ -250,7 +228,9 @@ class Bench {
     const collection = await db.collection('bench');
     const { vectors } = this.#probes(count);
     for (let i = 0; i < count; i++)
-      await collection.search(vectors.subarray(i * this.#dimension, (i + 1) * this.#dimension)).catch(() => {});
+      await collection
+        .search(vectors.subarray(i * this.#numbers.dimension, (i + 1) * this.#numbers.dimension))
+        .catch(() => {});
     return { version, queries };
   }
 
@@ -264,11 +244,13 @@ class Bench {
     const collection = await db.collection('bench');
     const { vectors } = this.#probes(64);
     const live = async (i: number) => {
-      await collection.search(vectors.subarray((i % 64) * this.#dimension, ((i % 64) + 1) * this.#dimension));
+      await collection.search(
+        vectors.subarray((i % 64) * this.#numbers.dimension, ((i % 64) + 1) * this.#numbers.dimension),
+      );
     };
     const rates = { prepared: new Rate(), live: new Rate() };
     const alone = { single: { done: 0, ms: 0, cpuMs: 0 }, together: { done: 0, ms: 0, cpuMs: 0 } };
-    const seconds = this.#seconds / ROUNDS;
+    const seconds = this.#numbers.seconds / ROUNDS;
     let serverCpu = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const cpu = server.cpuMs;
@@ -281,11 +263,11 @@ class Bench {
     for (const line of lines) line.close();
     await scans.end();
     progress('the same while another client enrols into another collection');
-    const other = await Enroller.start(server.url, this.#dimension);
+    const other = await Enroller.start(server.url, this.#numbers.dimension);
     const beside = new Rate();
     const before = other.acknowledged;
-    await beside.measure(this.#seconds, CLIENTS, live);
-    const enrolled = (other.acknowledged - before) / this.#seconds;
+    await beside.measure(this.#numbers.seconds, CLIENTS, live);
+    const enrolled = (other.acknowledged - before) / this.#numbers.seconds;
     await other.end();
     await db.close();
     const perSecond = ({ done, ms }: ScanAnswer) => (1000 * done) / ms;
@@ -307,7 +289,11 @@ class Bench {
     const probes = this.#probes(10).vectors;
     const times = Array.from({ length: 10 }, (_, i) => {
       const at = performance.now();
-      top1(all, probes.subarray(i * this.#dimension, (i + 1) * this.#dimension), this.#dimension);
+      top1(
+        all,
+        probes.subarray(i * this.#numbers.dimension, (i + 1) * this.#numbers.dimension),
+        this.#numbers.dimension,
+      );
       return performance.now() - at;
     });
     return quantile(times, 0.5);

@@ -7,11 +7,7 @@ import { DEVICES, ROTATE_EVERY } from './kill-devices.ts';
 
 const [role, url, seed, file] = process.argv.slice(2);
 const say = (line: object) => process.stdout.write(`${JSON.stringify(line)}\n`);
-const db = await connect(url!, {
-  key: MasterSeed.from(Buffer.from(seed!, 'hex')),
-  threads: 1,
-  retryMs: 120_000,
-});
+const db = await connect(url!, { key: MasterSeed.from(Buffer.from(seed!, 'hex')), threads: 1, retryMs: 120_000 });
 const faces = await db.collection('faces');
 say({ open: role });
 

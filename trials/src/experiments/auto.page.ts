@@ -1,8 +1,7 @@
 // The page about the default compressor against PCA and LDA.
 
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
 import { render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { counted, decimals, grouped, signed } from '@hers/paper/lab/quantities';
 import type { AutoParameters } from './auto.ts';

@@ -8,8 +8,7 @@ import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf } from '
 import type { DatasetName, Part } from '@hers/paper/data/datasets';
 import { curvedManifold, FACE_LIKE } from '@hers/paper/data/manifold';
 import { MINUTES_OPTION, minutesOf, STATE_OPTION, withState } from '@hers/paper/experiments/networks';
-import type { Counts, Data, Experiment, Figure } from '@hers/paper/lab/experiment';
-import { record } from '@hers/paper/lab/record';
+import { type Counts, type Data, type Experiment, type Figure, record } from '@hers/paper/lab/experiment';
 import { progress } from '@hers/paper/lab/report';
 import { wholeNumber, wholeNumbers } from '@hers/paper/lab/runner';
 import { clusteredMean, mateRanks } from '@hers/paper/metrics/identification';

@@ -1,9 +1,8 @@
 // The page about clusters: what was measured on one machine, and a model of many.
 
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
-import { bySeries, logAxis, NAMED_LINE_END, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
+import { bySeries, logAxis, logAxisOf, namedLines, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { bytes, seconds, significant, templates } from '@hers/paper/lab/quantities';
 import type { ClusterParameters } from './cluster.ts';
 
@@ -183,22 +182,12 @@ function plot(data: ClusterData): Promise<string> {
     data: { values: points },
     encoding: {
       x: logAxis('nodes', steps, 'count', 'nodes'),
-      y: logAxis(
-        'seconds',
-        points.map(({ seconds: s }) => s),
-        'seconds',
-        null,
-      ),
+      y: logAxisOf(points, 'seconds', 'seconds'),
       color: series.color,
     },
-    layer: [
-      { mark: { type: 'line', strokeWidth: 2 } },
-      { mark: { type: 'point', size: 90, strokeWidth: 2, opacity: 1 }, encoding: { shape: series.shape } },
-      {
-        data: { values: names.map((name) => points.findLast((point) => point.name === name)!) },
-        mark: NAMED_LINE_END,
-        encoding: { text: { field: 'name', type: 'nominal' } },
-      },
-    ],
+    layer: namedLines(
+      series.shape,
+      names.map((name) => points.findLast((point) => point.name === name)!),
+    ),
   });
 }

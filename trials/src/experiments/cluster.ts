@@ -1,8 +1,7 @@
 // Enrolment and search on clusters of one, two and three nodes beside one plain server, and what
 // follows from it for clusters that nobody measured.
 
-import type { Data, Experiment, Figure } from '@hers/paper/lab/experiment';
-import { record } from '@hers/paper/lab/record';
+import { type Data, type Experiment, type Figure, record } from '@hers/paper/lab/experiment';
 import { type Values, wholeNumber } from '@hers/paper/lab/runner';
 import { run } from '../bench/cluster.ts';
 

@@ -1,9 +1,8 @@
 // The page about what travels.
 
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
-import { COLOURS, DOTS, logAxis, render as plotted, SCHEMA, systemAxis } from '@hers/paper/lab/plot';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
+import { COLOURS, DOTS, logAxisOf, render as plotted, SCHEMA, systemAxis } from '@hers/paper/lab/plot';
 import { COMMUNICATION } from '@hers/paper/lab/published';
 import { bytes, grouped, templates } from '@hers/paper/lab/quantities';
 import type { CommunicationParameters } from './communication.ts';
@@ -153,12 +152,7 @@ function plot(data: Data<CommunicationParameters>, dimension: number): Promise<s
         data: { values },
         encoding: {
           y: systemAxis(values.map(({ system }) => system)),
-          x: logAxis(
-            'value',
-            values.map(({ value }) => value),
-            'bytes',
-            null,
-          ),
+          x: logAxisOf(values, 'value', 'bytes'),
         },
         layer: DOTS,
       };

@@ -4,9 +4,8 @@
 import { type Compression, Context, ENCODINGS, parameterSet } from '@hers/paper';
 import { openPaper, PAPER_VARIANTS, type PaperVariantName } from '@hers/paper/engines/engine-paper';
 import { comparablePlan } from '@hers/paper/engines/engine-shared-mask';
-import type { Data, Experiment, Figure, Source } from '@hers/paper/lab/experiment';
+import { type Data, type Experiment, type Figure, record, type Source } from '@hers/paper/lab/experiment';
 import { COMMUNICATION } from '@hers/paper/lab/published';
-import { record } from '@hers/paper/lab/record';
 import { compared, progress } from '@hers/paper/lab/report';
 import { wholeNumbers } from '@hers/paper/lab/runner';
 import {
@@ -102,16 +101,8 @@ function figures(row: Row, dimension: number, galleries: readonly number[], base
 async function rowsFor(dimension: number): Promise<Row[]> {
   const rows: Row[] = [];
   if (dimension === COMMUNICATION.dimension) {
-    rows.push({
-      name: 'published-boddeti',
-      probe: COMMUNICATION.boddetiProbe,
-      source: 'published',
-    });
-    rows.push({
-      name: 'published-hers',
-      probe: COMMUNICATION.hersProbe,
-      source: 'published',
-    });
+    rows.push({ name: 'published-boddeti', probe: COMMUNICATION.boddetiProbe, source: 'published' });
+    rows.push({ name: 'published-hers', probe: COMMUNICATION.hersProbe, source: 'published' });
   }
   for (const { variant, compression, name } of CASES) {
     progress(`${name}, d = ${dimension}`);

@@ -2,8 +2,7 @@
 
 import { compressorName, FULL, saidSplit } from '@hers/paper/data/compressor-looks';
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
 import { bySeries, COLOURS, COUNT_LABELS, NAMED_LINE_END, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { TABLE_4 } from '@hers/paper/lab/published';
 import { counted, grouped, signed, templates } from '@hers/paper/lab/quantities';
@@ -187,11 +186,7 @@ function plot(data: Data<EncryptionCostParameters>): Promise<string> {
   const cases = casesOf(data.parameters);
   const of = (ending: string) =>
     cases.flatMap(({ name, shown }) =>
-      distractors.map((m) => ({
-        name: shown,
-        distractors: m,
-        rank1: figures.value(`${name}-among-${m}${ending}`),
-      })),
+      distractors.map((m) => ({ name: shown, distractors: m, rank1: figures.value(`${name}-among-${m}${ending}`) })),
     );
   const [clear, encrypted] = [of(''), of('-compact')];
   const lowest = Math.min(...[...clear, ...encrypted].map(({ rank1 }) => rank1));

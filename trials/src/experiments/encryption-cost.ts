@@ -26,8 +26,7 @@ import {
 import { type Part, splitByLabel } from '@hers/paper/data/datasets';
 import { EncryptedGallery, type Found } from '@hers/paper/data/encrypted-gallery';
 import { FACE_LIKE } from '@hers/paper/data/manifold';
-import type { Counts, Data, Experiment, Figure } from '@hers/paper/lab/experiment';
-import { record } from '@hers/paper/lab/record';
+import { type Counts, type Data, type Experiment, type Figure, record } from '@hers/paper/lab/experiment';
 import { progress } from '@hers/paper/lab/report';
 import { type Values, wholeNumber, wholeNumbers } from '@hers/paper/lab/runner';
 import { mean } from '@hers/paper/metrics/statistics';

@@ -1,9 +1,8 @@
 // The page about searches on a GPU.
 
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
-import { bySeries, logAxis, NAMED_LINE_END, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
+import { bySeries, logAxis, logAxisOf, namedLines, render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { seconds, significant, templates } from '@hers/paper/lab/quantities';
 import type { GpuParameters } from './gpu.ts';
 
@@ -209,7 +208,6 @@ function plot(data: GpuData): Promise<string> {
   );
   const names = [...new Set(points.map(({ name }) => name))];
   const series = bySeries('name', names, { legend: null });
-  const ends = names.map((name) => points.findLast((point) => point.name === name)!);
   return plotted({
     $schema: SCHEMA,
     title: {
@@ -221,22 +219,12 @@ function plot(data: GpuData): Promise<string> {
     data: { values: points },
     encoding: {
       x: logAxis('count', counts, 'count', 'templates'),
-      y: logAxis(
-        'seconds',
-        points.map(({ seconds: s }) => s),
-        'seconds',
-        null,
-      ),
+      y: logAxisOf(points, 'seconds', 'seconds'),
       color: series.color,
     },
-    layer: [
-      { mark: { type: 'line', strokeWidth: 2 } },
-      { mark: { type: 'point', size: 90, strokeWidth: 2, opacity: 1 }, encoding: { shape: series.shape } },
-      {
-        data: { values: ends },
-        mark: NAMED_LINE_END,
-        encoding: { text: { field: 'name', type: 'nominal' } },
-      },
-    ],
+    layer: namedLines(
+      series.shape,
+      names.map((name) => points.findLast((point) => point.name === name)!),
+    ),
   });
 }

@@ -4,8 +4,7 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Data, Experiment, Figure } from '@hers/paper/lab/experiment';
-import { record } from '@hers/paper/lab/record';
+import { type Data, type Experiment, type Figure, record } from '@hers/paper/lab/experiment';
 import { progress, type Report } from '@hers/paper/lab/report';
 import { type Values, wholeNumber, wholeNumbers } from '@hers/paper/lab/runner';
 import { HersError } from '@hers/scheme';

@@ -1,8 +1,7 @@
 // The page about speed: what a search consists of, and the bars that it is held to.
 
 import type { Data, Rendered } from '@hers/paper/lab/experiment';
-import { Figures } from '@hers/paper/lab/figures';
-import { page, table } from '@hers/paper/lab/markdown';
+import { Figures, page, table } from '@hers/paper/lab/markdown';
 import { render as plotted, SCHEMA } from '@hers/paper/lab/plot';
 import { bytes, grouped, seconds, significant, templates } from '@hers/paper/lab/quantities';
 import { runPrefix, type SpeedParameters } from './speed.ts';

@@ -2,8 +2,7 @@
 // `scan`, `embedded` and `service`, one after the other.
 
 import { readFileSync } from 'node:fs';
-import type { Data, Experiment, Figure } from '@hers/paper/lab/experiment';
-import { record } from '@hers/paper/lab/record';
+import { type Data, type Experiment, type Figure, record } from '@hers/paper/lab/experiment';
 import type { Report } from '@hers/paper/lab/report';
 import { UsageError, type Values, wholeNumber } from '@hers/paper/lab/runner';
 

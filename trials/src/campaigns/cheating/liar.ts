@@ -4,7 +4,7 @@ import { HersError, type MasterSeed } from '@hers/client';
 import { bytesIn, movedResponse } from '@hers/client/testing';
 import { decodeQuery, plan } from '@hers/scheme';
 import type { Change, CollectionInfo, SealedRecord, SearchRequest, Service } from '@hers/service';
-import type { Candidates } from './candidates.ts';
+import type { Candidates } from './clients.ts';
 import type { Dice } from './dice.ts';
 import {
   anyError,

@@ -76,13 +76,7 @@ export class Tasks {
       run: (collection: Collection) => Promise<unknown>,
       check: Task['check'],
       more: Partial<Task> = {},
-    ): Task => ({
-      what,
-      name,
-      run: async (client) => run(await this.#bench.open(client, name)),
-      check,
-      ...more,
-    });
+    ): Task => ({ what, name, run: async (client) => run(await this.#bench.open(client, name)), check, ...more });
     const probe = this.#probe(dice);
     const searching = (what: string, options: SearchOptions) => this.#searching(what, name, probe, options);
     const limit = 1 + dice.below(12);

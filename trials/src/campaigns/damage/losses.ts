@@ -78,11 +78,7 @@ export function lossesOf(
   const mayLose = new Map(
     contents.map((content) => [content.name, lostOf(content, comparison, isDatabaseHit)] as const),
   );
-  return {
-    mayLose,
-    isAllAdmitted: isDatabaseHit && isHit(['catalogue.journal']),
-    isLockHit: isHit(['lock']),
-  };
+  return { mayLose, isAllAdmitted: isDatabaseHit && isHit(['catalogue.journal']), isLockHit: isHit(['lock']) };
 }
 
 function lostOf({ records, blocks }: CollectionContent, comparison: Comparison, isDatabaseHit: boolean): Set<string> {
