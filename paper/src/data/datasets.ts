@@ -86,11 +86,7 @@ export async function loadDataset(name: DatasetName, folder: string): Promise<Da
       throw new HersError('MALFORMED', `${scale} holds ${scales.length} scales for ${rows} vectors`);
     for (let i = 0; i < all.length; i++) all[i] *= scales[Math.floor(i / columns)];
   }
-  const counted = {
-    vectors: spaced(rows),
-    labels: spaced(new Set(labels).size),
-    dimensions: spaced(columns),
-  };
+  const counted = { vectors: spaced(rows), labels: spaced(new Set(labels).size), dimensions: spaced(columns) };
   return { name, source: source(counted), vectors: unitVectors(all, columns), dimension: columns, labels };
 }
 

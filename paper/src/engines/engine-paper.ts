@@ -21,22 +21,14 @@ export interface PaperVariant {
   readonly switchModulus?: boolean;
 }
 
-const published = {
-  parameters: 'bfv_n_4096_t_1032193',
-  relinearise: 'each',
-  encryption: 'public',
-} as const;
+const published = { parameters: 'bfv_n_4096_t_1032193', relinearise: 'each', encryption: 'public' } as const;
 
 /** The first three are the paper's; the others are what SEAL could do for it. */
 export const PAPER_VARIANTS = {
   naive: { ...published, encoding: 'naive' },
   boddeti: { ...published, encoding: 'boddeti' },
   hers: { ...published, encoding: 'hers' },
-  'hers-lazy': {
-    ...published,
-    encoding: 'hers',
-    relinearise: 'once',
-  },
+  'hers-lazy': { ...published, encoding: 'hers', relinearise: 'once' },
   // The fastest that SEAL offers for this search, with the paper's own t.
   'hers-bgv': {
     encoding: 'hers',
@@ -45,19 +37,9 @@ export const PAPER_VARIANTS = {
     encryption: 'seeded',
     switchModulus: true,
   },
-  'hers-bgv-public': {
-    encoding: 'hers',
-    parameters: 'bgv_n_4096_t_147457',
-    relinearise: 'once',
-    encryption: 'public',
-  },
+  'hers-bgv-public': { encoding: 'hers', parameters: 'bgv_n_4096_t_147457', relinearise: 'once', encryption: 'public' },
   // Only for vectors up to a norm of 0.72: see the README of paper.
-  'hers-bgv-65537': {
-    encoding: 'hers',
-    parameters: 'bgv_n_4096_t_65537',
-    relinearise: 'once',
-    encryption: 'public',
-  },
+  'hers-bgv-65537': { encoding: 'hers', parameters: 'bgv_n_4096_t_65537', relinearise: 'once', encryption: 'public' },
 } as const satisfies Record<string, PaperVariant>;
 
 export type PaperVariantName = keyof typeof PAPER_VARIANTS;

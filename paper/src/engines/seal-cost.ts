@@ -6,9 +6,9 @@
 import { Worker } from 'node:worker_threads';
 import { ClientKeys, Context, ENCODINGS, PaperClient, type PaperQuery, parameterSet, roundVectors } from '@hers/paper';
 import { identities } from '@hers/vectors/synthetic';
-import { stopwatch, type Time } from '../lab/clock.ts';
 import type { Source } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
+import { stopwatch, type Time } from '../lab/timing.ts';
 import { PAPER_VARIANTS, type PaperVariantName } from './engine-paper.ts';
 import type { SealSearch, SealShare, SealTimes } from './seal-worker.ts';
 

@@ -15,10 +15,9 @@ import {
 } from '@hers/scheme';
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { identities } from '@hers/vectors/synthetic';
-import { stopwatch, type Time } from '../lab/clock.ts';
 import type { Source } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
-import { type Effort, minimum } from '../lab/timing.ts';
+import { type Effort, minimum, stopwatch, type Time } from '../lab/timing.ts';
 import { comparablePlan } from './engine-shared-mask.ts';
 
 export interface SharedMaskOptions {

@@ -3,9 +3,8 @@
 import type { TopLevelSpec } from 'vega-lite';
 import { FULL, saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { panelsOf, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { TABLE_6 } from '../lab/published.ts';
 import { counted, decimals, grouped, percent } from '../lab/quantities.ts';
 import { mean } from '../metrics/statistics.ts';
@@ -258,12 +257,7 @@ function lengthPlot(data: Data<AblationParameters>, variants: readonly string[])
   return [
     {
       data: { values },
-      facet: {
-        field: 'panel',
-        type: 'nominal',
-        title: null,
-        sort: dimensions.map((dimension) => `${dimension} dimensions`),
-      },
+      facet: panelsOf(dimensions.map((dimension) => `${dimension} dimensions`)),
       columns: 4,
       resolve: { scale: { y: 'independent' } },
       spec: {

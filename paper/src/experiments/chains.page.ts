@@ -1,11 +1,9 @@
 // The page about the chains of the paper's appendix.
 
 import { compressorColours, compressorName, saidSplit } from '../data/compressor-looks.ts';
-import { saidApart } from '../lab/earlier.ts';
-import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { bySeries, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { type Data, type Rendered, saidApart } from '../lab/experiment.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { bySeries, dimensionAxis, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { counted, grouped, percent, seconds } from '../lab/quantities.ts';
 import type { ChainsParameters, TrainedChain } from './chains.ts';
 
@@ -86,13 +84,7 @@ function plot(data: Data<ChainsParameters>): Promise<string> {
         ),
       },
       encoding: {
-        x: {
-          field: 'dimension',
-          type: 'nominal' as const,
-          sort: dimensions.map(String),
-          title: 'dimensions',
-          axis: { labelAngle: 0, grid: true },
-        },
+        x: dimensionAxis(dimensions),
         y: { field: 'rank1', type: 'quantitative' as const, title: 'rank-1', scale: { domain: [0, 1] } },
         ...series,
       },

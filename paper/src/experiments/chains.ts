@@ -7,9 +7,17 @@ import { matedPlaces, unitVectors } from '@hers/vectors/accuracy';
 import { compressed, fitted, fittingOf, MODELS_OPTION } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { type DatasetName, type Part, splitByLabel } from '../data/datasets.ts';
-import { type Apart, BESIDE_OPTION, besideAgain, besideRun } from '../lab/earlier.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import {
+  type Apart,
+  BESIDE_OPTION,
+  besideAgain,
+  besideRun,
+  type Counts,
+  type Data,
+  type Experiment,
+  type Figure,
+  record,
+} from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber } from '../lab/runner.ts';
 import { mateRanks, rankAccuracy } from '../metrics/identification.ts';

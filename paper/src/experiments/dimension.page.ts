@@ -1,8 +1,7 @@
 // The page about intrinsic dimension.
 
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
 import { bySeries, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { INTRINSIC } from '../lab/published.ts';
 import { grouped, percent } from '../lab/quantities.ts';

@@ -14,9 +14,8 @@ import { identities } from '@hers/vectors/synthetic';
 import { againWith, DATA_OPTION, datasetOf } from '../data/data.ts';
 import type { DatasetName } from '../data/datasets.ts';
 import { curvedManifold } from '../data/manifold.ts';
-import type { Data, Experiment, Figure } from '../lab/experiment.ts';
+import { type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { INTRINSIC } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { wholeNumber } from '../lab/runner.ts';
 

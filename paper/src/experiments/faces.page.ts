@@ -2,9 +2,8 @@
 
 import { compressorColours, compressorName, FULL, saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { bySeries, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { bySeries, linesWithErrors, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { TABLE_4 } from '../lab/published.ts';
 import { counted, decimals, grouped, percent, plusMinus, signed } from '../lab/quantities.ts';
 import type { FacesParameters } from './faces.ts';
@@ -97,11 +96,7 @@ function otherTable(data: Data<FacesParameters>): string {
   ];
   // Where fewer than three errors are expected at a rate, there is no figure.
   const endings = ['rank10', 'tar', 'fnir'].filter((ending) => figures.has(`${FULL}-${fullDimension}-${ending}`));
-  const heads: Record<string, string> = {
-    rank10: 'rank-10',
-    tar: `TAR at FAR ${far}`,
-    fnir: `FNIR at FPIR ${fpir}`,
-  };
+  const heads: Record<string, string> = { rank10: 'rank-10', tar: `TAR at FAR ${far}`, fnir: `FNIR at FPIR ${fpir}` };
   return table(
     ['compressor', 'dimensions', ...endings.map((ending) => heads[ending])],
     rows.map(([compressor, dimension]) => [
@@ -134,19 +129,10 @@ function plot(data: Data<FacesParameters>): Promise<string> {
   const lowest = Math.min(...values.map(({ low }) => low));
   const scale = { domain: [Math.max(0, Math.min(0.95, Math.floor(lowest * 20) / 20)), 1], nice: false, zero: false };
   const y = { field: 'rank1', type: 'quantitative' as const, scale, title: 'rank-1', axis: { format: '.2f' } };
-  const x = {
-    field: 'dimension',
-    type: 'quantitative' as const,
-    scale: {
-      type: 'log' as const,
-      base: 2,
-      domain: [Math.min(...dimensions), Math.max(...dimensions)],
-      nice: false,
-      padding: 14,
-    },
-    title: 'dimensions',
-    axis: { values: [...dimensions] },
-  };
+  const domain = [Math.min(...dimensions), Math.max(...dimensions)];
+  const log2 = { type: 'log' as const, base: 2, domain, nice: false, padding: 14 };
+  const axis = { values: [...dimensions] };
+  const x = { field: 'dimension', type: 'quantitative' as const, scale: log2, title: 'dimensions', axis };
   const series = bySeries('compressor', compressors.map(compressorName), { colours: compressorColours(compressors) });
   return plotted({
     $schema: SCHEMA,
@@ -162,17 +148,7 @@ function plot(data: Data<FacesParameters>): Promise<string> {
         mark: { type: 'rule', strokeDash: [5, 4], color: '#000000' },
         encoding: { y },
       },
-      {
-        data: { values },
-        mark: { type: 'rule', strokeWidth: 1.5, clip: true },
-        encoding: { x, y: { ...y, field: 'low' }, y2: { field: 'high' }, color: series.color },
-      },
-      { data: { values }, mark: { type: 'line', strokeWidth: 2 }, encoding: { x, y, color: series.color } },
-      {
-        data: { values },
-        mark: { type: 'point', size: 60, filled: true, opacity: 1 },
-        encoding: { x, y, ...series },
-      },
+      ...linesWithErrors(values, { x, y, series, size: 60 }),
     ],
   });
 }

@@ -16,9 +16,8 @@ import {
 } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { described, type Part, splitByLabel } from '../data/datasets.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
+import { type Counts, type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { TABLE_4 } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
 import { type ClusteredMean, clusteredMean, mateRanks, rankAccuracy } from '../metrics/identification.ts';

@@ -1,9 +1,17 @@
 // The page of Figure 3.
 
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { EXTRAPOLATED, page, table } from '../lab/markdown.ts';
-import { bySystem, COLOURS, HOLLOW_IF_EXTRAPOLATED, logAxis, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { EXTRAPOLATED, Figures, page, table } from '../lab/markdown.ts';
+import {
+  bySystem,
+  COLOURS,
+  HOLLOW_IF_EXTRAPOLATED,
+  logAxis,
+  logAxisOf,
+  panelsOf,
+  render as plotted,
+  SCHEMA,
+} from '../lab/plot.ts';
 import { grouped, seconds, templates } from '../lab/quantities.ts';
 import type { Figure3Parameters } from './figure3.ts';
 
@@ -73,12 +81,7 @@ function plot(data: Data<Figure3Parameters>): Promise<string> {
     { orient: 'bottom', columns: 3 },
   );
   const x = logAxis('m', [...sizes], 'count', 'templates');
-  const y = logAxis(
-    'seconds',
-    values.map(({ seconds }) => seconds),
-    'seconds',
-    null,
-  );
+  const y = logAxisOf(values, 'seconds', 'seconds');
   return plotted({
     $schema: SCHEMA,
     title: {
@@ -86,7 +89,7 @@ function plot(data: Data<Figure3Parameters>): Promise<string> {
       subtitle: 'hollow: extrapolated from measured blocks; dashed: from here on HERS is faster than Boddeti',
     },
     data: { values: [...values, ...crossings] },
-    facet: { field: 'panel', type: 'nominal', title: null, sort: dimensions.map(panel) },
+    facet: panelsOf(dimensions.map(panel)),
     columns: 2,
     spec: {
       width: 390,
@@ -105,12 +108,7 @@ function plot(data: Data<Figure3Parameters>): Promise<string> {
         {
           transform: [{ filter: 'isValid(datum.seconds)' }],
           mark: { type: 'point', size: 46, opacity: 1, strokeWidth: 1.6 },
-          encoding: {
-            x,
-            y,
-            ...series,
-            fill: HOLLOW_IF_EXTRAPOLATED,
-          },
+          encoding: { x, y, ...series, fill: HOLLOW_IF_EXTRAPOLATED },
         },
       ],
     },

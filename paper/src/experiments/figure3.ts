@@ -5,11 +5,10 @@ import { PUBLISHED } from '@hers/paper';
 import type { PaperVariantName } from '../engines/engine-paper.ts';
 import { measureSeal, type SealCost, sealSeconds } from '../engines/seal-cost.ts';
 import { SharedMaskGallery, type SharedMaskTime } from '../engines/shared-mask-cost.ts';
-import { loadNow } from '../lab/clock.ts';
-import type { Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { wholeNumbers } from '../lab/runner.ts';
+import { loadNow } from '../lab/timing.ts';
 
 export interface Figure3Parameters {
   readonly dimensions: readonly number[];

@@ -2,9 +2,8 @@
 
 import { compressorColours, compressorName, FULL, saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { bySeries, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { bySeries, panelsOf, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { decimals, grouped, plusMinus } from '../lab/quantities.ts';
 import type { InversionCompressedParameters } from './inversion-compressed.ts';
 
@@ -97,7 +96,7 @@ function plot(data: CompressedData): Promise<string> {
       subtitle: 'by an attacker that holds the compressed vector and has learned to undo the compressor',
     },
     data: { values },
-    facet: { field: 'panel', type: 'nominal', title: null, sort: panels.map(([, panel]) => panel) },
+    facet: panelsOf(panels.map(([, panel]) => panel)),
     spec: {
       width: 250,
       height: 220,

@@ -17,8 +17,7 @@ import {
 } from '../data/compressors.ts';
 import { againWith, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { type Part, splitByLabel } from '../data/datasets.ts';
-import type { Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
 import { attackCompressed, type CompressedAttack } from '../security/compressed.ts';

@@ -2,8 +2,8 @@
 // of known probes.
 
 import type { Data } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { bySeries, COUNT_LABELS, render, SCHEMA } from '../lab/plot.ts';
+import { Figures } from '../lab/markdown.ts';
+import { bySeries, COUNT_LABELS, linesWithErrors, render, SCHEMA } from '../lab/plot.ts';
 import type { InversionParameters } from './inversion.ts';
 
 /** By the names of their results. */
@@ -53,10 +53,7 @@ export function inversionPlot(data: Data<InversionParameters>): Promise<string> 
       subtitle: `${dimension} dimensions, profile compact; bars: 95 %; dashed: a guess that knows the population and sees nothing`,
     },
     hconcat: [
-      {
-        ...panelOf('no probe is known', 'scores that leaked, each of another template', unknown, panel),
-        width: 380,
-      },
+      { ...panelOf('no probe is known', 'scores that leaked, each of another template', unknown, panel), width: 380 },
       { ...panelOf('probes are known', 'known probes', known, panel), width: 230 },
     ],
     spacing: 24,
@@ -97,21 +94,7 @@ function panelOf(
         mark: { type: 'rule' as const, strokeDash: [5, 4], color: '#666666' },
         encoding: { y },
       },
-      {
-        data: { values },
-        mark: { type: 'rule' as const, strokeWidth: 1.5, clip: true },
-        encoding: { x, y: { ...y, field: 'low' }, y2: { field: 'high' }, color: series.color },
-      },
-      {
-        data: { values },
-        mark: { type: 'line' as const, strokeWidth: 2 },
-        encoding: { x, y, color: series.color },
-      },
-      {
-        data: { values },
-        mark: { type: 'point' as const, size: 50, filled: true, opacity: 1 },
-        encoding: { x, y, ...series },
-      },
+      ...linesWithErrors(values, { x, y, series, size: 50 }),
     ],
   };
 }

@@ -2,8 +2,7 @@
 
 import { saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
 import { decimals, grouped, plusMinus } from '../lab/quantities.ts';
 import type { InversionParameters } from './inversion.ts';
 import { inversionPlot } from './inversion-plot.ts';

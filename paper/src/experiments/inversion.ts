@@ -1,12 +1,10 @@
 // The paper's security analysis, carried out: what comes back of a probe from its scores, by what
 // else the attacker has; and whether ciphertexts can be linked.
 
-import type { Profile } from '@hers/scheme';
-import { plan } from '@hers/scheme';
+import { type Profile, plan } from '@hers/scheme';
 import { againWith, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { splitByLabel } from '../data/datasets.ts';
-import type { Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import type { Values } from '../lab/runner.ts';
 import { ciphertextPairs, LINKED_DIMENSION } from '../security/ciphertext-pairs.ts';

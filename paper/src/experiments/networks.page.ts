@@ -2,9 +2,8 @@
 
 import { compressorColours, compressorName, saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { byDashes, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { byDashes, panelsOf, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { counted, decimals, grouped, percent, plusMinus } from '../lab/quantities.ts';
 import { mean } from '../metrics/statistics.ts';
 import type { NetworksParameters } from './networks.ts';
@@ -157,12 +156,7 @@ function plot(data: Data<NetworksParameters>): Promise<string> {
       subtitle: 'each stage starts from the one before',
     },
     data: { values },
-    facet: {
-      field: 'panel',
-      type: 'nominal',
-      title: null,
-      sort: dimensions.map((dimension) => `${dimension} dimensions`),
-    },
+    facet: panelsOf(dimensions.map((dimension) => `${dimension} dimensions`)),
     columns: 3,
     resolve: { scale: { y: 'independent' } },
     spec: {

@@ -19,8 +19,7 @@ import {
 } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { described, splitByLabel } from '../data/datasets.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Counts, type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type RunnerOption, UsageError, type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
 import { clusteredMean, mateRanks, rankAccuracy } from '../metrics/identification.ts';

@@ -2,9 +2,8 @@
 
 import { compressorColours, compressorName, FULL, saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { byDashes, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { byDashes, panelsOf, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { TABLE_5 } from '../lab/published.ts';
 import { counted, grouped, percent } from '../lab/quantities.ts';
 import type { PicturesParameters } from './pictures.ts';
@@ -109,12 +108,7 @@ function plot(data: Data<PicturesParameters>): Promise<string> {
       subtitle: `black: ${grouped(fullDimension)} dimensions, uncompressed; the same in every panel`,
     },
     data: { values },
-    facet: {
-      field: 'panel',
-      type: 'nominal',
-      title: null,
-      sort: dimensions.map((dimension) => `${dimension} dimensions`),
-    },
+    facet: panelsOf(dimensions.map((dimension) => `${dimension} dimensions`)),
     columns: 2,
     spec: {
       width: 250,

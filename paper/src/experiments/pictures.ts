@@ -15,9 +15,8 @@ import {
 } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { described, type Part, splitByLabel } from '../data/datasets.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
+import { type Counts, type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { TABLE_5 } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumbers } from '../lab/runner.ts';
 import { decide, top1Accuracy, trainSvm } from '../metrics/linear-svm.ts';

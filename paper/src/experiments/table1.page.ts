@@ -1,8 +1,7 @@
 // The page of Table 1.
 
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { EXTRAPOLATED, page, table } from '../lab/markdown.ts';
+import { EXTRAPOLATED, Figures, page, table } from '../lab/markdown.ts';
 import { COLOURS, secondsPlot } from '../lab/plot.ts';
 import { TABLE_1 } from '../lab/published.ts';
 import { grouped, marked, seconds, templates, times } from '../lab/quantities.ts';

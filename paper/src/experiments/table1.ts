@@ -5,11 +5,10 @@ import { PUBLISHED } from '@hers/paper';
 import type { PaperVariantName } from '../engines/engine-paper.ts';
 import { measureSeal, sealSeconds } from '../engines/seal-cost.ts';
 import { SharedMaskGallery } from '../engines/shared-mask-cost.ts';
-import { loadNow } from '../lab/clock.ts';
-import type { Data, Experiment, Figure, Source } from '../lab/experiment.ts';
+import { type Data, type Experiment, type Figure, record, type Source } from '../lab/experiment.ts';
 import { TABLE_1, TABLE_1_HERS } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { compared, progress } from '../lab/report.ts';
+import { loadNow } from '../lab/timing.ts';
 
 export interface Table1Parameters {
   readonly templates: number;

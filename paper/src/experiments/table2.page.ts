@@ -1,9 +1,8 @@
 // The page of Table 2.
 
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
-import { bySystem, logAxis, NAMED_LINE_END, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
+import { bySystem, logAxis, logAxisOf, NAMED_LINE_END, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { bytes, grouped, significant, templates } from '../lab/quantities.ts';
 import type { Table2Parameters } from './table2.ts';
 
@@ -104,12 +103,7 @@ function plot(d: number, n: number): Promise<string> {
   );
   const encoding = {
     x: logAxis('m', [1, MOST], 'count', 'templates in the gallery'),
-    y: logAxis(
-      'multiplications',
-      values.map(({ multiplications }) => multiplications),
-      'count',
-      'multiplications',
-    ),
+    y: logAxisOf(values, 'multiplications', 'count', 'multiplications'),
     color: bySystem(
       ENCODINGS.map((name) => `${TITLES[name]}, SEAL`),
       null,

@@ -4,8 +4,7 @@
 import { type Complexity, complexity, ENCODINGS, type EncodingName, PUBLISHED } from '@hers/paper';
 import { identities } from '@hers/vectors/synthetic';
 import { openPaper, type PaperEngine } from '../engines/engine-paper.ts';
-import type { Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 
 const NAMES = Object.keys(ENCODINGS) as EncodingName[];

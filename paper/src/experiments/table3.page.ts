@@ -11,9 +11,16 @@ import {
   publishedHeadlines,
 } from '../lab/arithmetic.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { EXTRAPOLATED, page, table } from '../lab/markdown.ts';
-import { bySeries, COLOURS, HOLLOW_IF_EXTRAPOLATED, logAxis, render as plotted, SCHEMA } from '../lab/plot.ts';
+import { EXTRAPOLATED, Figures, page, table } from '../lab/markdown.ts';
+import {
+  bySeries,
+  COLOURS,
+  dimensionAxis,
+  HOLLOW_IF_EXTRAPOLATED,
+  logAxisOf,
+  render as plotted,
+  SCHEMA,
+} from '../lab/plot.ts';
 import { COMMUNICATION, HEADLINES, TABLE_3, TWO_STAGE } from '../lab/published.ts';
 import { bytes, grouped, seconds, significant, templates } from '../lab/quantities.ts';
 import type { Table3Parameters } from './table3.ts';
@@ -234,19 +241,8 @@ function plot(data: Data<Table3Parameters>, shown: readonly Row[]): Promise<stri
         height: 320,
         data: { values },
         encoding: {
-          x: {
-            field: 'dimension',
-            type: 'nominal' as const,
-            sort: dimensions.map(String),
-            title: 'dimensions',
-            axis: { labelAngle: 0, grid: true },
-          },
-          y: logAxis(
-            'value',
-            values.map(({ value }) => value),
-            unit,
-            null,
-          ),
+          x: dimensionAxis(dimensions),
+          y: logAxisOf(values, 'value', unit),
         },
         layer: [
           { mark: { type: 'line' as const, strokeWidth: 2 }, encoding: { color: series.color } },

@@ -9,13 +9,11 @@ import { openSeal } from '../engines/seal.ts';
 import { measureSeal, sealBytes, sealSeconds } from '../engines/seal-cost.ts';
 import { SharedMaskGallery } from '../engines/shared-mask-cost.ts';
 import { HEADLINE_DIMENSIONS, type HeadlineDimensions } from '../lab/arithmetic.ts';
-import { loadNow } from '../lab/clock.ts';
-import type { Data, Experiment, Figure, Source } from '../lab/experiment.ts';
+import { type Data, type Experiment, type Figure, record, type Source } from '../lab/experiment.ts';
 import { CLIENT, TABLE_3, TWO_STAGE } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { compared, progress } from '../lab/report.ts';
 import { wholeNumbers } from '../lab/runner.ts';
-import { type Effort, minimumAsync } from '../lab/timing.ts';
+import { type Effort, loadNow, minimumAsync } from '../lab/timing.ts';
 
 export interface Table3Parameters {
   readonly templates: number;

@@ -1,10 +1,8 @@
 // The page about what two stages find.
 
 import { compressorName, saidSplit } from '../data/compressor-looks.ts';
-import { saidApart } from '../lab/earlier.ts';
-import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
+import { type Data, type Rendered, saidApart } from '../lab/experiment.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
 import { byDashes, render as plotted, SCHEMA } from '../lab/plot.ts';
 import { counted, grouped, percent, seconds, signed } from '../lab/quantities.ts';
 import type { TwoStageAccuracyParameters, TwoStageSet } from './two-stage-accuracy.ts';

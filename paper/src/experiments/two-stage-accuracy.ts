@@ -18,9 +18,17 @@ import {
 import { againWith, countsOf, DATA_OPTION, DIMENSIONS_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { type Dataset, type DatasetName, type Part, splitByLabel } from '../data/datasets.ts';
 import { EncryptedGallery } from '../data/encrypted-gallery.ts';
-import { type Apart, BESIDE_OPTION, besideAgain, besideRun } from '../lab/earlier.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import {
+  type Apart,
+  BESIDE_OPTION,
+  besideAgain,
+  besideRun,
+  type Counts,
+  type Data,
+  type Experiment,
+  type Figure,
+  record,
+} from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
 import { mateRanks } from '../metrics/identification.ts';

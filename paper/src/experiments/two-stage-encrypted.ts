@@ -5,8 +5,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { best, Context, type PaperMatch, roundVectors, TwoStageClient, TwoStageServer } from '@hers/paper';
 import type { Part } from '../data/datasets.ts';
-import { stopwatch } from '../lab/clock.ts';
 import { progress } from '../lab/report.ts';
+import { stopwatch } from '../lab/timing.ts';
 
 export interface EncryptedTwice {
   readonly probes: number;

@@ -1,8 +1,7 @@
 // The page about the time of two stages.
 
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { EXTRAPOLATED, page, table } from '../lab/markdown.ts';
+import { EXTRAPOLATED, Figures, page, table } from '../lab/markdown.ts';
 import { COLOURS, secondsPlot } from '../lab/plot.ts';
 import { bytes, grouped, marked, seconds, templates } from '../lab/quantities.ts';
 import type { TwoStageParameters } from './two-stage.ts';

@@ -5,11 +5,10 @@ import { Context, PUBLISHED, TwoStageClient, TwoStageServer } from '@hers/paper'
 import { identities } from '@hers/vectors/synthetic';
 import { measureSeal, type SealCost, sealBytes, sealSeconds } from '../engines/seal-cost.ts';
 import { SharedMaskGallery } from '../engines/shared-mask-cost.ts';
-import { loadNow, stopwatch } from '../lab/clock.ts';
-import type { Data, Experiment, Figure, Source } from '../lab/experiment.ts';
+import { type Data, type Experiment, type Figure, record, type Source } from '../lab/experiment.ts';
 import { TWO_STAGE } from '../lab/published.ts';
-import { record } from '../lab/record.ts';
 import { progress } from '../lab/report.ts';
+import { loadNow, stopwatch } from '../lab/timing.ts';
 
 /**
  * Coordinate i of a synthetic template is weighted by i^−0.75: 16 of 192 then hold 86 % of the

@@ -4,9 +4,9 @@
 import { type Plan, type Profile, plainScores } from '@hers/scheme';
 import type { Part } from '../data/datasets.ts';
 import { EncryptedGallery, type Found } from '../data/encrypted-gallery.ts';
-import { stopwatch } from '../lab/clock.ts';
 import type { Figure } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
+import { stopwatch } from '../lab/timing.ts';
 import { mean } from '../metrics/statistics.ts';
 import type { BothForms, Order } from './whole-published.ts';
 

@@ -13,9 +13,9 @@ import {
   TwoStageServer,
 } from '@hers/paper';
 import type { Part } from '../data/datasets.ts';
-import { stopwatch } from '../lab/clock.ts';
 import type { Figure } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
+import { stopwatch } from '../lab/timing.ts';
 import { mean } from '../metrics/statistics.ts';
 
 /** The same vectors after the compressor and before it. Labels are what the server keeps as ids. */

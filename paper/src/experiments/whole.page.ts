@@ -2,8 +2,7 @@
 
 import { saidSplit } from '../data/compressor-looks.ts';
 import type { Data, Rendered } from '../lab/experiment.ts';
-import { Figures } from '../lab/figures.ts';
-import { page, table } from '../lab/markdown.ts';
+import { Figures, page, table } from '../lab/markdown.ts';
 import { COLOURS, secondsPlot } from '../lab/plot.ts';
 import { bytes, counted, grouped, percent, seconds } from '../lab/quantities.ts';
 import type { WholeParameters } from './whole.ts';

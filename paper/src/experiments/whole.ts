@@ -10,11 +10,10 @@ import { eachScoreRow, matedPlaces, rowsAt, unitVectors } from '@hers/vectors/ac
 import { compressed, fittedCompressor, fittingOf, MODELS_OPTION, STEPS_OPTION } from '../data/compressors.ts';
 import { againWith, countsOf, DATA_OPTION, datasetOf, SPLIT_OPTION, splitOf } from '../data/data.ts';
 import { type Part, splitByLabel } from '../data/datasets.ts';
-import { loadNow } from '../lab/clock.ts';
-import type { Counts, Data, Experiment, Figure } from '../lab/experiment.ts';
-import { record } from '../lab/record.ts';
+import { type Counts, type Data, type Experiment, type Figure, record } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber } from '../lab/runner.ts';
+import { loadNow } from '../lab/timing.ts';
 import { productWhole, VARIANTS } from './whole-product.ts';
 import { type BothForms, publishedWhole } from './whole-published.ts';
 

@@ -2,9 +2,11 @@
 // file `name.page.ts`, makes the page and the plot from that record alone. The runner (lab.ts)
 // writes both.
 
-import type { Machine } from '@hers/vectors/machine';
+import { existsSync, readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { type Machine, machine } from '@hers/vectors/machine';
 import type { Result } from './report.ts';
-import type { Options, Values } from './runner.ts';
+import type { Options, RunnerOption, Values } from './runner.ts';
 
 /**
  * The source of a figure: the paper; a whole run here; a partial run here, multiplied; or a formula
@@ -85,3 +87,95 @@ export function asGiven(values: Values): string {
 }
 
 const quoted = (word: string) => (/^[\w+,./:-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+// The record of a run: its figures, and the facts needed to interpret them.
+
+export interface Measured<Parameters> {
+  readonly parameters: Parameters;
+  readonly results: readonly Figure[];
+  readonly curves?: Data['curves'];
+}
+
+/** `options` are those that run it again, by default the values as given. */
+export function record<Parameters>(
+  bench: string,
+  values: Values,
+  { parameters, results, curves }: Measured<Parameters>,
+  options: string = asGiven(values),
+): Data<Parameters> {
+  return {
+    bench,
+    date: new Date().toISOString().slice(0, 10),
+    command: `${bench} ${options}`.trim(),
+    parameters: { ...parameters, ...(values.small === true ? { small: true } : {}) },
+    versions: versions(),
+    machine: machine(),
+    results,
+    ...(curves === undefined ? {} : { curves }),
+  };
+}
+
+/** Versions of the measured software. */
+function versions(): Record<string, string> {
+  return {
+    'node-seal': versionOf('node-seal', import.meta.resolve('node-seal')),
+    hers: versionOf('@hers/scheme', import.meta.resolve('@hers/scheme')),
+  };
+}
+
+/** Not every package exports its package.json, so it is searched for above the entry point. */
+function versionOf(name: string, entry: string): string {
+  for (let folder = new URL('.', entry); folder.pathname !== '/'; folder = new URL('..', folder)) {
+    const file = new URL('package.json', folder);
+    if (!existsSync(file)) continue;
+    const { name: found, version } = JSON.parse(readFileSync(file, 'utf8'));
+    if (found === name) return version;
+  }
+  throw new Error(`${name} has no package.json`);
+}
+
+// An experiment that takes hours is measured a part at a time: what an earlier run found of the
+// other parts stays on the page, with its day and its command.
+
+export const BESIDE_OPTION: RunnerOption = {
+  type: 'string',
+  help: 'the data of an earlier run, such as paper/results/NAME.json; what is not measured now is taken from there',
+};
+
+/** The day and the command of the run that a part of a page is from. */
+export interface Apart {
+  readonly date: string;
+  readonly command: string;
+}
+
+/** An earlier run of the same experiment. */
+export async function earlierRun<Parameters>(file: string, bench: string): Promise<Data<Parameters>> {
+  let data: Data<Parameters> | undefined;
+  try {
+    data = JSON.parse(await readFile(file, 'utf8'));
+  } catch (cause) {
+    throw new RangeError(`${file} cannot be read as the data of a run`, { cause });
+  }
+  if (data?.bench !== bench) throw new RangeError(`${file} is no run of ${bench}`);
+  return data;
+}
+
+/** The earlier run, which has to be of the same split; `undefined` where none is named. */
+export async function besideRun<Parameters extends { readonly split: string }>(
+  { beside }: { readonly beside?: unknown },
+  bench: string,
+  split: string,
+): Promise<Data<Parameters> | undefined> {
+  if (typeof beside !== 'string') return undefined;
+  const data = await earlierRun<Parameters>(beside, bench);
+  if (data.parameters.split !== split)
+    throw new RangeError(`${beside} is of the split ${data.parameters.split}, not ${split}`);
+  return data;
+}
+
+/** The command that runs it again, without the place of the file. */
+export const besideAgain = (again: string, file: unknown): string =>
+  file === undefined ? again : `${again} --beside <file>`;
+
+export const saidApart = (apart: Apart | undefined): string =>
+  apart === undefined ? '' : ` Measured on ${apart.date} by \`npm run lab -- ${apart.command}\`.`;

@@ -92,10 +92,7 @@ function runnerOf(lab: Lab): Runner<Item> {
   return {
     command: 'npm run lab --',
     noun: 'experiment',
-    items: {
-      ...Object.fromEntries(lab.names.map((name) => [name, () => lab.itemOf(name)])),
-      render: () => render,
-    },
+    items: { ...Object.fromEntries(lab.names.map((name) => [name, () => lab.itemOf(name)])), render: () => render },
     // In the list, an experiment that cannot be run says why.
     unavailable(error) {
       if (error instanceof MissingError) return { summary: `(not here: ${error.message})`, options: {} };

@@ -1,8 +1,8 @@
 // The Markdown of a page: tables that are readable in a README and in a terminal, and how the
 // figures were measured.
 
-import type { Data } from './experiment.ts';
-import { grouped } from './quantities.ts';
+import type { Data, Figure } from './experiment.ts';
+import { grouped, marked } from './quantities.ts';
 
 /** The first column is aligned to the left, the others to the right. */
 export function table(
@@ -57,3 +57,32 @@ const SETTINGS: Readonly<Record<string, string>> = {
   seal: 'parameters of SEAL',
   seeds: 'seeds',
 };
+
+export class Figures {
+  readonly #byName: ReadonlyMap<string, Figure>;
+
+  constructor({ results }: Pick<Data, 'results'>) {
+    this.#byName = new Map(results.map((figure) => [figure.name, figure]));
+  }
+
+  has(name: string): boolean {
+    return this.#byName.has(name);
+  }
+
+  of(name: string): Figure {
+    const figure = this.#byName.get(name);
+    if (figure === undefined) throw new Error(`There is no result '${name}' in the data.`);
+    return figure;
+  }
+
+  value(name: string): number {
+    return this.of(name).value;
+  }
+
+  /** A cell of a table: empty without a figure, marked if it is extrapolated. */
+  cell(name: string, show: (value: number) => string): string {
+    if (!this.has(name)) return '';
+    const { value, source } = this.of(name);
+    return marked(show(value), source);
+  }
+}

@@ -130,6 +130,59 @@ export function logAxis(field: string, values: readonly number[], unit: keyof ty
   };
 }
 
+/** The same over the values that rows have in this field. */
+export const logAxisOf = <F extends string>(
+  rows: readonly { readonly [field in F]: number }[],
+  field: F,
+  unit: keyof typeof LABELS,
+  title: string | null = null,
+) =>
+  logAxis(
+    field,
+    rows.map((row) => row[field]),
+    unit,
+    title,
+  );
+
+/** A column for each dimension, at equal distances. */
+export const dimensionAxis = (dimensions: readonly number[]) => {
+  const [sort, axis] = [dimensions.map(String), { labelAngle: 0, grid: true }];
+  return { field: 'dimension', type: 'nominal' as const, sort, title: 'dimensions', axis };
+};
+
+/** A panel for each of these, in this order. */
+export const panelsOf = (panels: readonly string[]) => ({
+  ...{ field: 'panel', type: 'nominal' as const, title: null, sort: [...panels] },
+});
+
+/** Lines with points, and names at their ends. */
+export const namedLines = <V extends object>(shape: object, ends: readonly V[]) => [
+  { mark: { type: 'line' as const, strokeWidth: 2 } },
+  { mark: { type: 'point' as const, size: 90, strokeWidth: 2, opacity: 1 }, encoding: { shape: shape as never } },
+  {
+    data: { values: [...ends] },
+    mark: NAMED_LINE_END,
+    encoding: { text: { field: 'name', type: 'nominal' as const } },
+  },
+];
+
+/** Lines with points of this size, each with a bar from `low` to `high`. */
+export function linesWithErrors<X, Y extends object, C, S>(
+  rows: readonly object[],
+  { x, y, series, size }: { x: X; y: Y; series: { color: C; shape: S }; size: number },
+) {
+  const data = { values: [...rows] };
+  const { color } = series;
+  return [
+    {
+      ...{ data, mark: { type: 'rule' as const, strokeWidth: 1.5, clip: true } },
+      encoding: { x, y: { ...y, field: 'low' }, y2: { field: 'high' }, color },
+    },
+    { data, mark: { type: 'line' as const, strokeWidth: 2 }, encoding: { x, y, color } },
+    { data, mark: { type: 'point' as const, size, filled: true, opacity: 1 }, encoding: { x, y, ...series } },
+  ];
+}
+
 /** A row of a dot plot for each system, in the order given. */
 export function systemAxis(systems: readonly string[]) {
   return {
@@ -156,10 +209,7 @@ export const HOLLOW_IF_EXTRAPOLATED = {
 export const DOTS = [
   {
     mark: { type: 'point' as const, size: 100, opacity: 1, strokeWidth: 2 },
-    encoding: {
-      stroke: { field: 'colour', type: 'nominal' as const, scale: null },
-      fill: HOLLOW_IF_EXTRAPOLATED,
-    },
+    encoding: { stroke: { field: 'colour', type: 'nominal' as const, scale: null }, fill: HOLLOW_IF_EXTRAPOLATED },
   },
   {
     mark: { type: 'text' as const, align: 'left' as const, dx: 11, fontSize: 11 },
@@ -222,10 +272,7 @@ export function secondsPlot(
     width,
     height: { step },
     data: { values: [...values] },
-    encoding: {
-      y: systemAxis(values.map(({ system }) => system)),
-      x: logAxis('seconds', times, 'seconds', null),
-    },
+    encoding: { y: systemAxis(values.map(({ system }) => system)), x: logAxis('seconds', times, 'seconds', null) },
     layer: DOTS,
   });
 }

@@ -101,9 +101,5 @@ export function precisionRecall(scores: ArrayLike<number>, relevant: ArrayLike<n
     precision[step] = Math.max(precision[step], now);
   }
   for (let step = steps - 1; step >= 0; step--) precision[step] = Math.max(precision[step], precision[step + 1]);
-  return {
-    recall: Float64Array.from(precision, (_, step) => step / steps),
-    precision,
-    averagePrecision: sum / total,
-  };
+  return { recall: Float64Array.from(precision, (_, step) => step / steps), precision, averagePrecision: sum / total };
 }
