@@ -6,8 +6,7 @@ import { HersError } from '@hers/service';
 import { Samples } from '@hers/service/samples';
 import { handleKey } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import type { Place } from './files/entry.ts';
-import { RECORD } from './files/entry.ts';
+import { type Place, RECORD } from './files/entry.ts';
 import { readLists, readRecords } from './reading.ts';
 
 const MIB = 2 ** 20;

@@ -3,8 +3,7 @@
 import { parentPort } from 'node:worker_threads';
 import { Disk } from '../files/disk.ts';
 import { failureOf } from '../storage-errors.ts';
-import type { AssemblerAnswer, AssemblerRequest } from './assembler.ts';
-import { assembleSegment } from './assembler.ts';
+import { type AssemblerAnswer, type AssemblerRequest, assembleSegment } from './assembler.ts';
 
 const running = new Map<number, AbortController>();
 

@@ -3,12 +3,10 @@
 
 import { Worker } from 'node:worker_threads';
 import { buildSegment, decodeHeader, headerLength } from '@hers/scan';
-import type { BlockMatrix, ParameterSet } from '@hers/scheme';
-import { blockMatrix } from '@hers/scheme';
+import { type BlockMatrix, blockMatrix, type ParameterSet } from '@hers/scheme';
 import type { Disk } from '../files/disk.ts';
 import { damaged, errorFrom, type Failure } from '../storage-errors.ts';
-import type { KeptBlock } from './rebuild.ts';
-import { readKeptBlock, segmentName } from './rebuild.ts';
+import { type KeptBlock, readKeptBlock, segmentName } from './rebuild.ts';
 
 /** Segments of at least this many bytes of blocks are assembled by the worker. */
 const ASIDE_BYTES = 2 ** 23;
@@ -155,20 +153,16 @@ class SegmentProof {
 
   /** Throws unless the file holds all of them. Returns its header as bytes. */
   async check(disk: Disk, path: string): Promise<Uint8Array> {
-    const file = disk.openToRead(path);
-    try {
-      const { size } = file;
-      const room = Buffer.allocUnsafeSlow(READ_BYTES);
-      const start = await file.read(0, READ_BYTES, room);
-      const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
-      const sumOf = sumFor(decodeHeader(header, size, path).parameters);
-      let sum = 0;
-      for (let at = header.length; at < size; at += READ_BYTES)
-        sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at), room))) | 0;
-      if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
-      return header;
-    } finally {
-      file.close();
-    }
+    using file = disk.openToRead(path);
+    const { size } = file;
+    const room = Buffer.allocUnsafeSlow(READ_BYTES);
+    const start = await file.read(0, READ_BYTES, room);
+    const header = new Uint8Array(start.subarray(0, headerLength(start, path)));
+    const sumOf = sumFor(decodeHeader(header, size, path).parameters);
+    let sum = 0;
+    for (let at = header.length; at < size; at += READ_BYTES)
+      sum = (sum + sumOf(await file.read(at, Math.min(READ_BYTES, size - at), room))) | 0;
+    if (sum !== this.#sum) throw damaged(path, 'it does not hold all blocks that belong into it. Is the disk full?');
+    return header;
   }
 }

@@ -24,8 +24,7 @@ import { fault } from '../faults.ts';
 import { SEGMENTS, segmentPath } from '../files/layout.ts';
 import { storageError } from '../storage-errors.ts';
 import { keptBlock } from './rebuild.ts';
-import type { Source } from './source.ts';
-import { isFull, type StoredBlock } from './source.ts';
+import { isFull, type Source, type StoredBlock } from './source.ts';
 
 export type CompactionMode = 'busy' | 'quiet' | 'purge';
 

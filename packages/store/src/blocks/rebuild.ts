@@ -93,12 +93,8 @@ export interface ReadBlock {
 /** Reads a block, and verifies it against its hash. */
 export async function readKeptBlock(disk: Disk, kept: KeptBlock): Promise<ReadBlock> {
   if (kept.inSegment) {
-    const file = disk.openToRead(kept.path);
-    try {
-      return await takeBlock(file, await readSegmentHeader(file), kept);
-    } finally {
-      file.close();
-    }
+    using file = disk.openToRead(kept.path);
+    return await takeBlock(file, await readSegmentHeader(file), kept);
   }
   const encoded = await disk.read(kept.path, MAX_BLOCK_BYTES);
   if (!sameBytes(sha256(encoded), kept.hash)) throw damaged(kept.path, 'it is not the block that was written');

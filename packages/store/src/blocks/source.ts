@@ -109,14 +109,10 @@ export class Source {
 
   /** A kernel does not know the catalogue: it would scan any segment. */
   async #checkHeader(blocks: readonly StoredBlock[]): Promise<void> {
-    const file = this.#disk.openToRead(this.path);
-    try {
-      const header = await readSegmentHeader(file);
-      for (const block of blocks)
-        if (!isAt(header, block)) throw damaged(this.path, `block ${block.name} is not in it where the catalogue says`);
-    } finally {
-      file.close();
-    }
+    using file = this.#disk.openToRead(this.path);
+    const header = await readSegmentHeader(file);
+    for (const block of blocks)
+      if (!isAt(header, block)) throw damaged(this.path, `block ${block.name} is not in it where the catalogue says`);
   }
 
   /** Removes the file; resolves when it is gone. */

@@ -12,8 +12,7 @@
 
 import { readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
-import type { WalContent } from './wal.ts';
-import { ReadAhead } from './wal.ts';
+import { ReadAhead, type WalContent } from './wal.ts';
 
 const MAGIC = 0x534d555353524548n; // 'HERSSUMS'
 const VERSION = 1;

@@ -119,14 +119,10 @@ export class Disk {
 
   /** A whole file of at most this many bytes. */
   async read(path: string, most: number): Promise<Buffer<ArrayBuffer>> {
-    const file = this.openToRead(path);
-    try {
-      const { size } = file;
-      if (size > most) throw damaged(path, `it has ${size} bytes, more than were ever written`);
-      return await file.read(0, size);
-    } finally {
-      file.close();
-    }
+    using file = this.openToRead(path);
+    const { size } = file;
+    if (size > most) throw damaged(path, `it has ${size} bytes, more than were ever written`);
+    return await file.read(0, size);
   }
 
   rename(path: string, to: string): Promise<void> {
@@ -408,5 +404,9 @@ export class DiskReader {
   close(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 }

@@ -59,12 +59,8 @@ export async function blockPlaces(
 }
 
 async function reading<T>(disk: Disk, path: string, work: (file: DiskReader) => Promise<T>): Promise<T> {
-  const file = disk.openToRead(path);
-  try {
-    return await work(file);
-  } finally {
-    file.close();
-  }
+  using file = disk.openToRead(path);
+  return await work(file);
 }
 
 /** The header of a segment, even if the file is truncated. */

@@ -10,8 +10,7 @@ import type { ReadBlock } from '../blocks/rebuild.ts';
 import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
-import type { Place } from '../files/entry.ts';
-import { type Entry, PACK_HEADER_BYTES, RECORD } from '../files/entry.ts';
+import { type Entry, PACK_HEADER_BYTES, type Place, RECORD } from '../files/entry.ts';
 import { BLOCKS, FORMAT, readFormat, SEGMENTS, VAULT } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import { LOST_AND_FOUND } from '../files/lost-and-found.ts';
@@ -101,13 +100,9 @@ async function ownersOf(disk: Disk, files: readonly FolderFile[]): Promise<Set<s
   const owners = new Set<string>();
   for (const { path, kind, size } of files) {
     if (kind !== 'pack' || size < PACK_HEADER_BYTES) continue;
-    const file = disk.openToRead(path);
-    try {
-      const id = packCollection(await readThrough(file, 0, PACK_HEADER_BYTES));
-      if (id) owners.add(hex(id));
-    } finally {
-      file.close();
-    }
+    using file = disk.openToRead(path);
+    const id = packCollection(await readThrough(file, 0, PACK_HEADER_BYTES));
+    if (id) owners.add(hex(id));
   }
   return owners;
 }
@@ -235,16 +230,12 @@ export class Salvage {
     for (const file of this.#files.filter(({ kind }) => kind === 'pack')) {
       const pack = this.packs.length;
       try {
-        const reader = this.#disk.openToRead(file.path);
-        try {
-          const id = packCollection(await readThrough(reader, 0, Math.min(PACK_HEADER_BYTES, file.size)));
-          const salvage = new PackSalvage(reader, this.#options.signal);
-          this.packs.push({ ...file, collection: id && hex(id), runs: salvage.runs });
-          yield* this.#counted(pack, salvage.entries());
-          for (const range of salvage.damage) this.#spoil(file.path, range);
-        } finally {
-          reader.close();
-        }
+        using reader = this.#disk.openToRead(file.path);
+        const id = packCollection(await readThrough(reader, 0, Math.min(PACK_HEADER_BYTES, file.size)));
+        const salvage = new PackSalvage(reader, this.#options.signal);
+        this.packs.push({ ...file, collection: id && hex(id), runs: salvage.runs });
+        yield* this.#counted(pack, salvage.entries());
+        for (const range of salvage.damage) this.#spoil(file.path, range);
       } catch (error) {
         this.#options.signal.throwIfAborted();
         if (!(error instanceof HersError)) throw error;
@@ -260,12 +251,8 @@ export class Salvage {
   ): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
     for (const [pack, { path, runs }] of this.packs.entries()) {
       if (!isWanted(pack) || runs.length === 0) continue;
-      const reader = this.#disk.openToRead(path);
-      try {
-        yield* this.#counted(pack, entriesOf(reader, runs, this.#options.signal));
-      } finally {
-        reader.close();
-      }
+      using reader = this.#disk.openToRead(path);
+      yield* this.#counted(pack, entriesOf(reader, runs, this.#options.signal));
     }
   }
 
@@ -397,12 +384,8 @@ async function fileAt(disk: Disk, path: string): Promise<FolderFile | undefined>
 
 async function startOf(disk: Disk, path: string): Promise<string> {
   try {
-    const file = disk.openToRead(path);
-    try {
-      return (await file.read(0, START_BYTES)).toString('latin1');
-    } finally {
-      file.close();
-    }
+    using file = disk.openToRead(path);
+    return (await file.read(0, START_BYTES)).toString('latin1');
   } catch {
     return '';
   }

@@ -2,8 +2,7 @@
 // silent data loss before the data is needed. Worker threads read the bytes (scrub-crew.ts); what
 // needs the catalogue is done here.
 
-import type { CallOptions } from '@hers/service';
-import { HANDLE_BYTES, HersError, LIST_ID_BYTES } from '@hers/service';
+import { type CallOptions, HANDLE_BYTES, HersError, LIST_ID_BYTES } from '@hers/service';
 import { readSegmentHeader } from '../blocks/rebuild.ts';
 import { isAt, type Source, type StoredBlock } from '../blocks/source.ts';
 import { asBuffer, handleKey, hex } from '../bytes.ts';
@@ -246,22 +245,18 @@ class CollectionScrub {
 
   /** Verifies the header of a segment, and returns the remaining work. */
   async #segmentTasks(path: string, blocks: readonly StoredBlock[]): Promise<Task[]> {
-    const file = this.#disk.openToRead(path);
-    try {
-      const header = await readSegmentHeader(file);
-      for (const block of blocks)
-        if (!isInSegment(header, block)) throw damaged(path, `block ${block.name} in it is not what was written`);
-      const { dataAt, partBytes, partChecksums } = header;
-      const together = Math.max(1, Math.floor(STRETCH_BYTES / partBytes));
-      const place = this.#disk.path(path);
-      return Array.from({ length: Math.ceil(partChecksums.length / together) }, (_, i) => {
-        const first = i * together;
-        const sums = partChecksums.slice(first, first + together);
-        return { kind: 'parts', path, place, first, at: dataAt + first * partBytes, partBytes, sums };
-      });
-    } finally {
-      file.close();
-    }
+    using file = this.#disk.openToRead(path);
+    const header = await readSegmentHeader(file);
+    for (const block of blocks)
+      if (!isInSegment(header, block)) throw damaged(path, `block ${block.name} in it is not what was written`);
+    const { dataAt, partBytes, partChecksums } = header;
+    const together = Math.max(1, Math.floor(STRETCH_BYTES / partBytes));
+    const place = this.#disk.path(path);
+    return Array.from({ length: Math.ceil(partChecksums.length / together) }, (_, i) => {
+      const first = i * together;
+      const sums = partChecksums.slice(first, first + together);
+      return { kind: 'parts', path, place, first, at: dataAt + first * partBytes, partBytes, sums };
+    });
   }
 }
 
