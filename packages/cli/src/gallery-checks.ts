@@ -173,10 +173,7 @@ async function servedFolder(store: FolderStore): Promise<{ findings: Finding[]; 
   const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const collections = await Promise.all(sorted.map((info) => checkCollection(undefined, info)));
   const found = ok('gallery', `${counted(infos.length, 'collection')}, ${size(bytes)}`);
-  return {
-    findings: [found, ...setAside(store), ...damaged(store), ...collections.flat(), ...lengths(store)],
-    bytes,
-  };
+  return { findings: [found, ...setAside(store), ...damaged(store), ...collections.flat(), ...lengths(store)], bytes };
 }
 
 function writer(store: FolderStore): Finding[] {

@@ -25,8 +25,7 @@ import { namesIn } from './fields.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
 import type { SecretSource, Secrets } from './secrets.ts';
-import type { Settings } from './settings.ts';
-import { isServer } from './settings.ts';
+import { isServer, type Settings } from './settings.ts';
 
 export { isServer };
 

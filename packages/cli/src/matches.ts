@@ -5,8 +5,7 @@ import type { Match, SearchResult } from '@hers/client';
 import type { Context } from './context.ts';
 import { cellOf } from './fields.ts';
 import type { Probe } from './input/probes.ts';
-import type { Column, Output } from './output.ts';
-import { count, counted, duration, score } from './output.ts';
+import { type Column, count, counted, duration, type Output, score } from './output.ts';
 
 interface MatchColumns {
   readonly batch: boolean;

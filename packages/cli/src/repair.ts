@@ -1,8 +1,13 @@
 // `hers doctor --repair`: makes a new gallery of what a damaged one still holds, and says what that
 // is.
 
-import type { DamagedPlace, RepairedCollection, RepairProgress, RepairReport } from '@hers/client/repair';
-import { repairGallery } from '@hers/client/repair';
+import {
+  type DamagedPlace,
+  type RepairedCollection,
+  type RepairProgress,
+  type RepairReport,
+  repairGallery,
+} from '@hers/client/repair';
 import type { Context } from './context.ts';
 import { CommandError, EXIT, stoppedAt } from './exit.ts';
 import { isServer, openFolder, openVersions } from './gallery.ts';

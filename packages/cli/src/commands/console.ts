@@ -188,10 +188,7 @@ async function sealedKey(path: string): Promise<{ readonly name: string; readonl
   }
 }
 
-const OPENERS: Readonly<Record<string, readonly string[]>> = {
-  darwin: ['open'],
-  win32: ['cmd', '/c', 'start', ''],
-};
+const OPENERS: Readonly<Record<string, readonly string[]>> = { darwin: ['open'], win32: ['cmd', '/c', 'start', ''] };
 
 /**
  * Opens an address. Other users can see the arguments of a process, so it is given a file that only

@@ -5,8 +5,7 @@ import type { GraphDistanceEstimate } from '@hers/training/dimension';
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import type { RowOptions } from '../input/rows.ts';
-import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
+import { addRowOptions, type RowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
 import { count } from '../output.ts';
 

@@ -4,8 +4,7 @@ import { type Integrity, type Metric, type Plan, type Profile, plan } from '@her
 import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
-import type { RowOptions } from '../input/rows.ts';
-import { addRowOptions, rowOptionsOf } from '../input/rows.ts';
+import { addRowOptions, type RowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
 import { columns, count, size } from '../output.ts';
 import { scoreError } from '../score-error.ts';

@@ -243,10 +243,7 @@ async function list(context: Context, { filter, partitions, limit, after }: List
   const { out } = context;
   await context.collection(
     async (collection) => {
-      const options = {
-        ...(await filterIn(collection, filter)),
-        ...given({ partitions, limit, after }),
-      };
+      const options = { ...(await filterIn(collection, filter)), ...given({ partitions, limit, after }) };
       for await (const id of collection.list(options)) {
         context.signal.throwIfAborted();
         if (out.json) out.object({ id });

@@ -7,8 +7,7 @@ import type { Context } from '../context.ts';
 import { CommandError, EXIT, stoppedAt } from '../exit.ts';
 import { FILTER, filterIn, namesIn } from '../fields.ts';
 import { oneProbe, probeBatches } from '../input/probes.ts';
-import type { RowOptions } from '../input/rows.ts';
-import { addRowOptions } from '../input/rows.ts';
+import { addRowOptions, type RowOptions } from '../input/rows.ts';
 import { MatchPrinter } from '../matches.ts';
 import { counted, score } from '../output.ts';
 
@@ -142,10 +141,7 @@ export function addSearch(program: HersCommand, context: () => Context): void {
 }
 
 function rowOptions({ header, format, id, vector, delimiter }: ProbeFlags): RowOptions {
-  return {
-    ...given({ format, id, vector, delimiter }),
-    ...(header ? {} : { header }),
-  };
+  return { ...given({ format, id, vector, delimiter }), ...(header ? {} : { header }) };
 }
 
 async function runSearch(context: Context, argument: string, flags: SearchFlags): Promise<void> {
@@ -154,13 +150,7 @@ async function runSearch(context: Context, argument: string, flags: SearchFlags)
   if (batch && row !== undefined)
     throw new CommandError(EXIT.usage, '--row and --batch exclude each other', 'give one of them');
   const { signal } = context;
-  const options = {
-    limit,
-    rerank,
-    payload,
-    signal,
-    ...given({ threshold, enough, select, groupBy, partitions }),
-  };
+  const options = { limit, rerank, payload, signal, ...given({ threshold, enough, select, groupBy, partitions }) };
   const matches = new MatchPrinter(context, { batch, payload, select: select ?? [] });
   if (batch) await searchAll(context, argument, flags, options, matches);
   else await searchOne(context, argument, flags, options, matches);
@@ -269,10 +259,7 @@ async function runVerify(
   const { threshold, combine, showBlocks, partitions, row } = flags;
   const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
-  const options: VerifyOptions = {
-    signal,
-    ...given({ threshold, combine, showBlocks, partitions }),
-  };
+  const options: VerifyOptions = { signal, ...given({ threshold, combine, showBlocks, partitions }) };
   const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
     read: true,
   });

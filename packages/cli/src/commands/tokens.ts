@@ -3,8 +3,7 @@
 import type { Scope, Token, TokenStore } from '@hers/server';
 import { isFileThere } from '@hers/service/target';
 import { Option } from 'commander';
-import type { HersCommand } from '../command.ts';
-import { given } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { namesIn } from '../fields.ts';
 import { columns } from '../output.ts';

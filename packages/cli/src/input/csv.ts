@@ -5,8 +5,7 @@
 // take 1.9 s this way, and took a parser that looks at every character 5.7 s.
 
 import { HersError, type Payload } from '@hers/client';
-import type { ByteSource } from './lines.ts';
-import { attempt, BadRow, byteLines, type Line, MAX_LINE, textOf, untilBad } from './lines.ts';
+import { attempt, BadRow, type ByteSource, byteLines, type Line, MAX_LINE, textOf, untilBad } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
 import { writtenOut } from './vectors.ts';
 

@@ -3,8 +3,7 @@
 
 import { type Fields, HersError, type Payload, type PayloadUpdate, valuesOf } from '@hers/client';
 import type { Environment } from '../context.ts';
-import type { ByteSource } from './lines.ts';
-import { attempt, type BadRow, byteLines, type Line, openBytes, textOf, untilBad } from './lines.ts';
+import { attempt, type BadRow, type ByteSource, byteLines, type Line, openBytes, textOf, untilBad } from './lines.ts';
 import type { Row, RowOptions } from './rows.ts';
 
 const SPACE = 0x20;

@@ -4,8 +4,16 @@
 // A number is no id that anybody chose: two imports that number their rows write over each other.
 // So rows are numbered only where that was asked for.
 
-import type { Fields, FieldType, Payload } from '@hers/client';
-import { checkId, HersError, type Plan, type VectorRecord, valuesOf } from '@hers/client';
+import {
+  checkId,
+  type Fields,
+  type FieldType,
+  HersError,
+  type Payload,
+  type Plan,
+  type VectorRecord,
+  valuesOf,
+} from '@hers/client';
 import { checkVector } from '@hers/scheme';
 import { given } from '../command.ts';
 import type { Environment } from '../context.ts';

@@ -4,8 +4,7 @@ import type { Plan } from '@hers/client';
 import type { AtRate, Evaluation, Interval } from '@hers/vectors/accuracy';
 import type { Machine } from '@hers/vectors/machine';
 import { count, duration, size } from '../output.ts';
-import type { Part } from './page.ts';
-import { type Line, linePlot } from './page.ts';
+import { type Line, linePlot, type Part } from './page.ts';
 import type { Crossed, Mean, Protection } from './protection.ts';
 
 export interface Way {
