@@ -30,11 +30,7 @@ const UNSEALED = ['ring', 'scheme', 'scan', 'compress', 'training', 'vectors'];
 
 const RULES: readonly Rule[] = [
   { word: /optimis/i, instead: 'optimize' },
-  {
-    word: /\b[Ww]aiting ?[Rr]ecords?\b|\brecords? that wait\b|\bWAITING\b/,
-    instead: 'pending',
-    within: ['client'],
-  },
+  { word: /\b[Ww]aiting ?[Rr]ecords?\b|\brecords? that wait\b|\bWAITING\b/, instead: 'pending', within: ['client'] },
   {
     word: /\bseal[A-Z]\w*|\w[a-z]Seal(?!ed)\w*/,
     instead: 'another word: to seal is to encrypt and authenticate',
@@ -94,7 +90,7 @@ const OPENING = /^\s*(?:\/\/|\/\*\*?)\s*(.*)$/;
  */
 const MOST_TRANSLATED: Readonly<Record<string, number>> = {
   cuda: 34,
-  cli: 156,
+  cli: 152,
   client: 458,
   cluster: 156,
   compress: 18,

@@ -1,7 +1,7 @@
 // `npm run bench -- open`: what a server does for an open query beside the scan, that is, expansion
 // on one thread and on two, and packing beside what the responses of other queries take; how many
 // bytes travel; how far scores are off; and whole searches over HTTP beside those of `compact`
-// (bench-open-service.ts).
+// (open-service.ts).
 
 import { compared, progress, type Report, type Result } from '@hers/paper/lab/report';
 import { minimum } from '@hers/paper/lab/timing';
