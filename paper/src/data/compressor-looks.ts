@@ -1,4 +1,4 @@
-// How pages name compressors, and how plots draw them.
+// Names and looks of compressors, for pages and plots.
 
 /** Uncompressed vectors, in the names of results. */
 export const FULL = 'full';
