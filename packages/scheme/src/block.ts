@@ -3,8 +3,8 @@
 
 import type { Words } from '@hers/ring';
 import { sha256 } from '@noble/hashes/sha2.js';
-import { BLOCK_MASK, BLOCK_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
+import { BLOCK_MASK, BLOCK_MASK_BITS } from './layout.ts';
 import { masksOf, type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
 import {
   BLOCK_OVERHEAD,
@@ -39,7 +39,6 @@ export interface Block {
 }
 
 const SEED_AT = 80;
-/** Where the rows begin. */
 const ROWS_AT = SEED_AT + SEED_BYTES;
 
 /** Room for the rows of a new block, for `encodeBlock`. */

@@ -44,7 +44,7 @@ export interface NoiseTerms {
  * Variances of the digits D_k of a uniform mask: full ones g²/12, the last what is left of the
  * modulus.
  */
-function digitVariances(parameters: ParameterSet): number[] {
+export function digitVariances(parameters: ParameterSet): number[] {
   const g = 2 ** parameters.digitBits;
   const last = (modulusOf(parameters) * wideFactor(parameters)) / g ** (parameters.digits - 1);
   return Array.from({ length: parameters.digits }, (_, k) => (k < parameters.digits - 1 ? g : last) ** 2 / 12);

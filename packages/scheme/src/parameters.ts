@@ -1,4 +1,6 @@
-// Named parameter sets. A name says everything; what is not secure says so too.
+// Named parameter sets, those of open queries among them (README.md §9), and how large a modulus
+// may be (README.md §4): the public tables, and an estimate of our own beside them. A name says
+// everything; what is not secure says so too.
 
 import { bitLength, Ring } from '@hers/ring';
 import { HersError } from './errors.ts';
@@ -116,7 +118,7 @@ export const LAST_LEVELS = 3;
 const SECRETS_DIVISOR = 32;
 
 /** Coordinates of an expansion: the next power of two from the width on, at least 2^LAST_LEVELS. */
-export function leavesOf(width: number): number {
+function leavesOf(width: number): number {
   let leaves = 2 ** LAST_LEVELS;
   while (leaves < width) leaves *= 2;
   return leaves;
@@ -140,7 +142,6 @@ export function logModulus(parameters: ParameterSet): number {
   return parameters.primes.reduce((sum, p) => sum + Math.log2(p), parameters.wideBits);
 }
 
-/** The bit length of the primes. */
 export function primeBits(parameters: ParameterSet): number {
   return bitLength(parameters.primes[0]);
 }
@@ -160,4 +161,143 @@ export function modulusOf(parameters: ParameterSet): number {
 /** Words of one polynomial: n for each prime. */
 export function polyWords(parameters: ParameterSet): number {
   return parameters.n * parameters.primes.length;
+}
+
+export interface OpenSet extends ParameterSet {
+  readonly evaluation: Evaluation;
+}
+
+/** By name. The insecure one is for tests. */
+export const OPEN_SETS: Readonly<Record<string, OpenSet>> = Object.fromEntries(
+  Object.values(PARAMETER_SETS)
+    .filter((each): each is OpenSet => each.evaluation !== undefined)
+    .map((each) => [each.name, each]),
+);
+
+export function openSetById(id: number): OpenSet {
+  for (const found of Object.values(OPEN_SETS)) if (found.id === id) return found;
+  throw new HersError('UNSUPPORTED_VERSION', `parameter set ${id} is no set of open queries that this version knows`);
+}
+
+/** log2(q·p1·p2): that of all moduli in use that security depends on most. */
+export function logEvaluation(set: OpenSet): number {
+  const evaluation = set.evaluation.primes.reduce((sum, p) => sum + Math.log2(p), Math.log2(set.primes[0]));
+  return Math.max(evaluation, logModulus(set));
+}
+
+/** The levels of a query: how its coordinates lie in a polynomial, and what each of them uses. */
+export interface Levels {
+  /** The next power of two from the width on, at least 2^LAST_LEVELS. */
+  readonly leaves: number;
+  /** Coordinate i is coefficient i·stride of a query. */
+  readonly stride: number;
+  /** Steps before the last levels; secret t_k encrypts what step k is given. */
+  readonly steps: number;
+  readonly nodes: number;
+  /** Masks of a block: coordinate i has mask i mod masks and gallery secret ⌊i/masks⌋. */
+  readonly masks: number;
+  /** Gallery secrets. */
+  readonly secrets: number;
+}
+
+export function levelsOf(set: OpenSet, width: number): Levels {
+  const { n } = set;
+  if (!(Number.isInteger(width) && width >= 1 && width <= n))
+    throw new HersError('UNSUPPORTED_PLAN', `open queries have at most ${n} coordinates, not ${width}`);
+  const leaves = leavesOf(width);
+  const masks = masksOf(set, width);
+  return {
+    leaves,
+    stride: n / leaves,
+    steps: Math.log2(n) - LAST_LEVELS,
+    nodes: leaves / 2 ** LAST_LEVELS,
+    masks,
+    secrets: Math.ceil(width / masks),
+  };
+}
+
+/** The exponent of step k: x ↦ x^(n/2^k + 1), which is the sign (−1)^(j/2^k) of x^j for 2^k | j. */
+export function stepExponent(n: number, k: number): number {
+  return n / 2 ** k + 1;
+}
+
+/** That of the product of the last steps whose bit is set in c, modulo 2n. */
+export function lastExponent(n: number, c: number): number {
+  const first = Math.log2(n) - LAST_LEVELS;
+  let exponent = 1;
+  for (let z = 0; z < LAST_LEVELS; z++) if ((c >> z) & 1) exponent = (exponent * stepExponent(n, first + z)) % (2 * n);
+  return exponent;
+}
+
+/** Largest log2 Q for 128 bits with a uniform ternary secret and σ ≈ 3.2. */
+const LIMITS: Record<number, readonly [number, number, number, number]> = {
+  1024: [27, 25, 26, 20],
+  2048: [54, 51, 53, 40],
+  4096: [109, 101, 106, 80],
+  8192: [218, 202, 214, 161],
+};
+const COLUMNS = ['classical2018', 'quantum2018', 'classical2024', 'quantum2024'] as const;
+
+type Column = (typeof COLUMNS)[number];
+
+export interface Security {
+  readonly n: number;
+  readonly logQ: number;
+  /**
+   * For each table (HomomorphicEncryption.org 2018; the 2024 guideline): the largest log2 Q, and
+   * whether ours is within. 0: n is not in it.
+   */
+  readonly tables: Readonly<Record<Column, { readonly limit: number; readonly within: boolean }>>;
+  /** Within the strictest column, quantum2024. */
+  readonly secure: boolean;
+  /** Core-SVP bits of the primal attack (0.292·β classical, 0.265·β quantum). */
+  readonly coreSvp: { readonly classical: number; readonly quantum: number };
+}
+
+/**
+ * What the tables and the core-SVP model say about ring dimension n and a modulus of logQ bits.
+ *
+ * @example securityOf(4096, 109).tables.quantum2024.within // false: the paper's set passes the
+ * 2018 classical column only
+ */
+export function securityOf(n: number, logQ: number): Security {
+  const limits = LIMITS[n] ?? [0, 0, 0, 0];
+  const tables = Object.fromEntries(COLUMNS.map((name, i) => [name, { limit: limits[i], within: logQ <= limits[i] }]));
+  const beta = blockSize(n, logQ);
+  return {
+    n,
+    logQ,
+    tables: tables as Security['tables'],
+    secure: logQ <= limits[3],
+    coreSvp: { classical: Math.floor(0.292 * beta), quantum: Math.floor(0.265 * beta) },
+  };
+}
+
+/**
+ * The smallest BKZ block size β for which the primal attack finds the secret (Alkim et al.,
+ * "NewHope", 2016, §6.3): for the best number of samples m, with the secret scaled to the size of
+ * the error, σ·√β ≤ δ^(2β−d−1)·Vol^(1/d) where d = m + n + 1.
+ */
+function blockSize(n: number, logQ: number): number {
+  const sigma = Math.sqrt(10.5);
+  const scaling = Math.log(sigma / Math.sqrt(2 / 3)); // ternary coordinates are lengthened by this factor
+  const logModulus = logQ * Math.LN2;
+  const succeeds = (beta: number): boolean => {
+    const delta = (Math.log(Math.PI * beta) / beta + Math.log(beta / (2 * Math.PI * Math.E))) / (2 * (beta - 1));
+    for (let m = n >> 2; m <= 2 * n; m += Math.max(1, n >> 6)) {
+      const d = m + n + 1;
+      const volume = (m * logModulus + n * scaling) / d;
+      if (Math.log(sigma) + Math.log(beta) / 2 <= (2 * beta - d - 1) * delta + volume) return true;
+    }
+    return false;
+  };
+  let low = 50;
+  let high = 4 * n;
+  if (succeeds(low)) return low;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (succeeds(middle)) high = middle;
+    else low = middle;
+  }
+  return high;
 }

@@ -3,9 +3,8 @@ import { describe, it } from 'node:test';
 import { nttPrimes, reciprocalError } from '@hers/ring';
 import fc from 'fast-check';
 import { HersError } from './errors.ts';
-import { logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits } from './parameters.ts';
+import { logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits, securityOf } from './parameters.ts';
 import { METRICS, type PlanRequest, plan } from './plan.ts';
-import { securityOf } from './security.ts';
 
 const refused = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
 

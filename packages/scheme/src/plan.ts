@@ -24,9 +24,10 @@ import {
   parameterSet,
   primeBits,
   rowsOf,
+  type Security,
+  securityOf,
   wideFactor,
 } from './parameters.ts';
-import { type Security, securityOf } from './security.ts';
 import { BLOCK_OVERHEAD, QUERY_OVERHEAD, RESPONSE_OVERHEAD } from './wire.ts';
 
 /** How vectors are compared: `cosine` and `dot` are similarities, `euclidean` a distance. */
@@ -62,12 +63,12 @@ const CHECKSUM_GROUP_SMALL = 16;
 const LARGEST_BOUND = 1e15;
 /** `exact` promises a wrong score with at most this probability (log2). */
 const LOG2_FAILURE = -128;
-/** `compact`: switching the response may add this share to the variance that is there. */
-const SWITCHING_SHARE = 0.12;
-/** `compact`: log2 of how often a score may wrap around. */
-const LOG2_WRAP = -66;
+/** Switching the response may add this share to the variance that is there. */
+export const SWITCHING_SHARE = 0.12;
+/** log2 of how often a score may wrap around. */
+export const LOG2_WRAP = -66;
 /** Decryption refuses phases this many deviations beyond the largest score. */
-const REFUSE_SIGMAS = 8;
+export const REFUSE_SIGMAS = 8;
 
 export interface PlanRequest {
   readonly dimension: number;
@@ -217,7 +218,7 @@ function check(request: PlanRequest): void {
     throw new HersError('UNSUPPORTED_PLAN', message);
   };
   refuseUnknown(request, OPTIONS, 'a plan');
-  const { dimension, metric = 'cosine', profile = 'compact' } = request;
+  const { dimension, metric = 'cosine', profile = 'compact', integrity = 'standard' } = request;
   if (!(Number.isInteger(dimension) && dimension >= MIN_DIMENSION && dimension <= MAX_DIMENSION)) {
     refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${MAX_DIMENSION}`);
   }
@@ -234,18 +235,11 @@ function check(request: PlanRequest): void {
   const { evaluation, name } = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
   if ((evaluation !== undefined) !== (profile === 'open'))
     refuse(`${name} ${evaluation ? 'is for the profile open alone' : 'is no parameter set of the profile open'}`);
-  checkIntegrity(request);
-}
-
-function checkIntegrity({ integrity = 'standard', profile = 'compact' }: PlanRequest): void {
-  const refuse = (message: string): never => {
-    throw new HersError('UNSUPPORTED_PLAN', message);
-  };
   if (integrity !== 'standard' && integrity !== 'strong') refuse('integrity must be standard or strong');
   if (integrity === 'standard') return;
   if (profile === 'open') refuse("there are no checksum canaries under open; leave out integrity: 'strong'");
   if (profile === 'exact')
-    refuse(`${profile} checks every score already, by sums that are exact; leave out integrity: 'strong'`);
+    refuse("exact checks every score already, by sums that are exact; leave out integrity: 'strong'");
 }
 
 /**
@@ -258,14 +252,7 @@ export function plan(request: PlanRequest): Plan {
   if (request.profile === 'open') return planOpen(request);
   const { dimension, metric = 'cosine', profile = 'compact' } = request;
   const parameters = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
-  const logQ = logModulus(parameters);
-  const security = securityOf(parameters.n, logQ);
-  if (!security.secure && !(parameters.insecure && request.allowInsecure === true)) {
-    throw new HersError(
-      'INSECURE_PARAMETERS',
-      `${parameters.name} is not within the 2024 quantum table; insecure sets need allowInsecure: true`,
-    );
-  }
+  const security = checkedSecurity(parameters, logModulus(parameters), request);
   const normBound = request.normBound ?? 1;
   const exact = profile === 'exact';
   const base = {
@@ -290,7 +277,7 @@ export function plan(request: PlanRequest): Plan {
   const { noise, ...chosen } = exact ? planExact(base) : planNoisy(base);
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
-  const rounding = exact ? exactRounding({ ...base, steps: chosen.steps }) : noise.rounding * slope;
+  const rounding = exact ? exactRounding(base, chosen.steps) : noise.rounding * slope;
   return {
     ...base,
     ...chosen,
@@ -304,19 +291,36 @@ export function plan(request: PlanRequest): Plan {
   };
 }
 
+/** Refuses a set that is not secure, unless it says so and the request allows it. */
+export function checkedSecurity(
+  { n, name, insecure }: ParameterSet,
+  logQ: number,
+  { allowInsecure }: PlanRequest,
+): Security {
+  const security = securityOf(n, logQ);
+  if (!security.secure && !(insecure && allowInsecure === true))
+    throw new HersError(
+      'INSECURE_PARAMETERS',
+      `${name} is not within the 2024 quantum table; insecure sets need allowInsecure: true`,
+    );
+  return security;
+}
+
 /**
  * The error of an exact score, whose vectors have rounding errors ε and δ, uniform in ± half a
  * step, of variance v. Products err by p·δ + ε·q + ε·δ. Squared distances err by
  * 2 (p − q)·(ε − δ) and by ‖ε − δ‖², which is never negative: of mean 2dv, and of
  * variance 5.6dv².
  */
-function exactRounding({
-  dimension: d,
-  metric,
-  steps,
-  normBound,
-  queryNormBound,
-}: Pick<Plan, 'dimension' | 'metric' | 'steps' | 'normBound' | 'queryNormBound'>): number {
+function exactRounding(
+  {
+    dimension: d,
+    metric,
+    normBound,
+    queryNormBound,
+  }: Pick<Plan, 'dimension' | 'metric' | 'normBound' | 'queryNormBound'>,
+  steps: number,
+): number {
   const v = 1 / (12 * steps * steps);
   if (metric !== 'euclidean') return normBound * queryNormBound * Math.sqrt(2 * v + d * v * v);
   return normBound * normBound * Math.sqrt(16 * v + (2 * d * v) ** 2 + 5.6 * d * v * v);
@@ -513,7 +517,11 @@ function planSteps(base: Base, steps: number): Chosen {
   };
 }
 
-function deviations(terms: NoiseTerms, unit: number): Omit<Plan['noise'], 'worstRounding' | 'log2Failure' | 'score'> {
+/** Standard deviations of these variances, in units of scores. */
+export function deviations(
+  terms: Omit<NoiseTerms, 'F'>,
+  unit: number,
+): Omit<Plan['noise'], 'worstRounding' | 'log2Failure' | 'score'> {
   const sigma = (variance: number) => Math.sqrt(variance) / unit;
   return {
     A: sigma(terms.A),

@@ -2,8 +2,8 @@
 // the wire the uniform halves are a seed.
 
 import { checkReduced } from './block.ts';
-import { QUERY_MASK, QUERY_MASK_BITS } from './domains.ts';
 import { HersError } from './errors.ts';
+import { QUERY_MASK, QUERY_MASK_BITS } from './layout.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf, rowsOf } from './parameters.ts';
 import {
   finishMessage,
@@ -38,7 +38,6 @@ export interface Query {
 /** How the rows are carried. Compressed queries will be another kind. */
 const KIND_FULL = 0;
 
-/** Where the rows begin. */
 const ROWS_AT = 96;
 
 /** Room for the rows of a new query, for `encodeQuery`. */

@@ -7,21 +7,21 @@ import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
 import { format, inspect } from 'node:util';
 import { deserialize, serialize } from 'node:v8';
+import { decryptBlock, loadSecret } from '../testing/decrypt-block.ts';
 import { derivedSlowly, querySeedSlowly } from '../testing/derivation.node.ts';
 import { repeatable } from '../testing/samples.ts';
 import { resealed } from '../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from './block.ts';
-import { RESULT_SECRET } from './domains.ts';
 import { type ErrorCode, HersError } from './errors.ts';
+import { RESULT_SECRET } from './layout.ts';
 import { ringOf } from './parameters.ts';
 import { plan } from './plan.ts';
 import { decodeQuery } from './query.ts';
-import { decodeResponse, encodeResponse } from './response.ts';
-import { blockMatrix, expandedQuery, scanBlock } from './scan.ts';
-import { decryptBlock, QuerySecret } from './secret/decrypt.ts';
+import { blockMatrix, decodeResponse, encodeResponse, expandedQuery, scanBlock } from './response.ts';
+import { QuerySecret } from './secret/decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './secret/encrypt.ts';
-import { CollectionKey, cachedCanaries, loadSecret, MasterSeed, scoreWeights } from './secret/key.ts';
-import { scoreSums, scoresFit } from './secret/score-sums.ts';
+import { CollectionKey, cachedCanaries, MasterSeed, scoreWeights } from './secret/key.ts';
+import { scoreChecker, scoreSums } from './secret/score-sums.ts';
 import { encodeVectors } from './vectors.ts';
 
 const request = {
@@ -217,7 +217,7 @@ describe('secret objects', () => {
       decrypt: () => secret.decrypt(response),
       decryptBlock: () => decryptBlock(key, block),
       scoreSums: () => scoreSums(scene().key, [vector]),
-      scoresFit: () => scoresFit(scene().key, scoreSums(key, [vector]), vector, new Int32Array(1)),
+      scoreChecker: () => scoreChecker(scene().key, vector)(scoreSums(key, [vector]), new Int32Array(1)),
       'a refused vector': () => assert.throws(() => encryptQuery(key, [1, 2, 3])),
       'a refused response': () => assert.throws(() => secret.decrypt(block)),
     };

@@ -4,12 +4,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { decodeKeyInfo } from '../testing/key-info.ts';
 import { cases, decoders, outcome, resealed } from '../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from './block.ts';
-import { decodeKeyInfo, encodeKeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, type ParameterSet, polyWords } from './parameters.ts';
 import { decodeQuery, encodeQuery } from './query.ts';
 import { decodeResponse, encodeResponse } from './response.ts';
+import { encodeKeyInfo } from './secret/key.ts';
 
 const allSets = Object.values(PARAMETER_SETS);
 

@@ -3,12 +3,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { decodeKeyInfo } from '../testing/key-info.ts';
 import { type Block, decodeBlock, encodeBlock, peekBlock } from './block.ts';
-import { decodeKeyInfo, encodeKeyInfo, type KeyInfo } from './keyinfo.ts';
 import { PARAMETER_SETS, type ParameterSet, PROFILES, polyWords } from './parameters.ts';
 import { METRICS } from './plan.ts';
 import { decodeQuery, encodeQuery, peekQuery, type Query } from './query.ts';
 import { decodeResponse, encodeResponse, peekResponse, type ScanResponse } from './response.ts';
+import { encodeKeyInfo, type KeyInfo } from './secret/key.ts';
 import { RESPONSE_OVERHEAD } from './wire.ts';
 
 const allSets = Object.values(PARAMETER_SETS);

@@ -8,12 +8,12 @@ import { decodeBlock, encodeBlock } from '../src/block.ts';
 import { PARAMETER_SETS } from '../src/parameters.ts';
 import { type Plan, type PlanRequest, plan } from '../src/plan.ts';
 import { decodeQuery } from '../src/query.ts';
-import { encodeResponse } from '../src/response.ts';
-import { blockMatrix, expandedQuery, scanBlock } from '../src/scan.ts';
-import { decryptBlock, type QuerySecret } from '../src/secret/decrypt.ts';
+import { blockMatrix, encodeResponse, expandedQuery, scanBlock } from '../src/response.ts';
+import type { QuerySecret } from '../src/secret/decrypt.ts';
 import { type Entropy, encryptBlockFrom, encryptQueryFrom } from '../src/secret/encrypt.ts';
 import { MasterSeed } from '../src/secret/key.ts';
 import { ID_BYTES } from '../src/wire.ts';
+import { decryptBlock } from './decrypt-block.ts';
 
 interface Case {
   readonly name: string;

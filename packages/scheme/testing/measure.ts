@@ -1,15 +1,15 @@
 // Measures the noise of real encryptions against its prediction. For tests and campaigns: it sees
 // phases before they are rounded.
 
+import { noiseTerms } from '../src/noise.ts';
+import { wideFactor } from '../src/parameters.ts';
 import type { Plan } from '../src/plan.ts';
-import { predictedNoise } from '../src/predict.ts';
 import { decodeQuery } from '../src/query.ts';
-import { encodeResponse } from '../src/response.ts';
-import { blockMatrix, expandedQuery, scanBlock } from '../src/scan.ts';
+import { blockMatrix, encodeResponse, expandedQuery, scanBlock } from '../src/response.ts';
 import { rawPhase } from '../src/secret/decrypt.ts';
 import { type Entropy, encryptBlockFrom, encryptQueryFrom } from '../src/secret/encrypt.ts';
 import { MasterSeed } from '../src/secret/key.ts';
-import { encodeVectors } from '../src/vectors.ts';
+import { encodeVectors, type Vectors } from '../src/vectors.ts';
 
 export type GalleryKind = 'random' | 'identical' | 'one-hot' | 'half-empty';
 export const GALLERY_KINDS: readonly GalleryKind[] = ['random', 'identical', 'one-hot', 'half-empty'];
@@ -121,4 +121,19 @@ function realScores(gallery: Float32Array, vector: Float32Array): Float64Array {
     }
     return dot / (length * Math.sqrt(square));
   });
+}
+
+/**
+ * The standard deviation of the scores of one block against one query, in the plan's units
+ * (`compact`: a score of 1 at the norm bounds, `exact`: an integer step). A half-empty block has
+ * less of it than the plan, which assumes full ones.
+ */
+function predictedNoise(plan: Plan, gallery: Vectors, query: ArrayLike<number>): number {
+  const { parameters, width, responseBits, profile } = plan;
+  const gallerySquares = encodeVectors(plan, gallery, 'gallery').squares.reduce((sum, x) => sum + x, 0);
+  const querySquares = encodeVectors(plan, [query], 'query').squares[0];
+  const rounding = profile === 'exact' ? 0 : querySquares / 12 / wideFactor(parameters) ** 2;
+  const { c0: bits0, c1: bits1 } = responseBits;
+  const terms = noiseTerms({ parameters, width, gallerySquares, querySquares, rounding, bits0, bits1 });
+  return Math.sqrt(terms.total) / plan.unit;
 }

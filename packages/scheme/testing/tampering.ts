@@ -4,13 +4,13 @@
 import { checksum } from '@hers/ring';
 import { decodeBlock, encodeBlock } from '../src/block.ts';
 import { HersError } from '../src/errors.ts';
-import { decodeKeyInfo, encodeKeyInfo } from '../src/keyinfo.ts';
 import { type PlanRequest, plan } from '../src/plan.ts';
 import { decodeQuery, encodeQuery } from '../src/query.ts';
 import { decodeResponse, encodeResponse } from '../src/response.ts';
-import { decryptBlock } from '../src/secret/decrypt.ts';
 import { encryptQueryFrom } from '../src/secret/encrypt.ts';
-import { MasterSeed } from '../src/secret/key.ts';
+import { encodeKeyInfo, MasterSeed } from '../src/secret/key.ts';
+import { decryptBlock } from './decrypt-block.ts';
+import { decodeKeyInfo } from './key-info.ts';
 import answers from './known-answers.json' with { type: 'json' };
 import { coordinate } from './known-answers.ts';
 

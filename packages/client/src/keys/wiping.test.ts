@@ -11,13 +11,13 @@ import { Ring } from '@hers/ring';
 import { blockMatrix, decodeBlock, decodeQuery, encodeResponse, expandedQuery, scanBlock } from '@hers/scheme';
 import {
   CollectionKey,
-  decryptBlock,
   type ExposedSecret,
   encryptBlock,
   encryptQuery,
   MasterSeed,
   QuerySecret,
 } from '@hers/scheme/secret';
+import { decryptBlock } from '@hers/scheme/testing/decrypt-block';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { startWorkers } from '../crew/crew.node.ts';

@@ -1,13 +1,11 @@
 // Evaluation keys: what a server needs to expand queries and to pack responses. Public to the store
 // (README.md §9), in messages of a few megabytes, each with masks from a seed of its own.
 
-import { EVALUATION_MASK } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
-import { finishMessage, isKind, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
-import { bitBytes, packResidues, unpackResidues } from './bits.ts';
-import { LAST_LEVELS, levelsOf, type OpenSet, openSetById } from './parameters.ts';
-import { EvaluationRing, P2, type Pair, Q, type Residues } from './ring.ts';
+import { CHECKSUM_BYTES, EVALUATION_MASK, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
+import { LAST_LEVELS, levelsOf, type OpenSet, openSetById } from '../parameters.ts';
+import { finishMessage, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
+import { bitBytes, EvaluationRing, P2, type Pair, packResidues, Q, type Residues, unpackResidues } from './ring.ts';
 
 /**
  * A key that switches to another secret: a pair for the digit modulo q and one for that modulo p1.
@@ -55,14 +53,19 @@ export function samplesOf(parameters: OpenSet, width: number, part: Part, first:
   return { masks: count * bases.length * 2, bodies: 1, primes: ALL };
 }
 
+/** Bytes of a body modulo each of these primes, and of all together. */
+function lengthsOf(ring: EvaluationRing, primes: readonly number[]): { lengths: number[]; all: number } {
+  const lengths = primes.map((l) => bitBytes(ring.primes[l], ring.n));
+  return { lengths, all: lengths.reduce((sum, length) => sum + length, 0) };
+}
+
 /** Bytes of all pieces, with those of one device. */
 export function evaluationBytes(parameters: OpenSet, width: number): number {
   const ring = EvaluationRing.of(parameters);
   const frame = HEAD_BYTES + FIELD_BYTES['key for evaluation'] + CHECKSUM_BYTES;
   const piece = (part: Part, first = 0) => {
     const { masks, bodies, primes } = samplesOf(parameters, width, part, first);
-    const poly = primes.reduce((sum, l) => sum + bitBytes(ring.primes[l], parameters.n), 0);
-    return frame + masks * bodies * poly;
+    return frame + masks * bodies * lengthsOf(ring, primes).all;
   };
   let bytes = piece('chain') + piece('device') + piece('packing');
   const { secrets } = levelsOf(parameters, width);
@@ -70,22 +73,13 @@ export function evaluationBytes(parameters: OpenSet, width: number): number {
   return bytes;
 }
 
-/** Whether these bytes claim to be a piece of evaluation keys. */
-export function isEvaluation(bytes: Uint8Array): boolean {
-  return isKind(bytes, 'key for evaluation');
-}
-
 /** Mask number `index` of a piece, in NTT form. */
 export function evaluationMask(
   { parameters, seed, width, part, first }: Omit<EvaluationPiece, 'bodies'>,
   index: number,
 ): Residues {
-  const ring = EvaluationRing.of(parameters);
-  return samplesOf(parameters, width, part, first).primes.map((l) => {
-    const [poly] = ring.ring(l).polys;
-    ring.ring(l).uniform(poly, { key: seed, domain: EVALUATION_MASK, index: 3 * index + l });
-    return poly.residues.slice();
-  });
+  const { primes } = samplesOf(parameters, width, part, first);
+  return EvaluationRing.of(parameters).uniform(primes, seed, EVALUATION_MASK, 3 * index);
 }
 
 const AT = { generation: 32, width: 36, part: 40, first: 44, seed: 48, body: 48 + SEED_BYTES };
@@ -94,12 +88,9 @@ export function encodeEvaluation(piece: EvaluationPiece): Uint8Array {
   const { parameters, keyId, width, part, first } = piece;
   const ring = EvaluationRing.of(parameters);
   const { primes } = samplesOf(parameters, width, part, first);
-  const lengths = primes.map((l) => bitBytes(ring.primes[l], parameters.n));
-  const poly = lengths.reduce((sum, length) => sum + length, 0);
-  const draft = startMessage(
-    { kind: 'key for evaluation', parameterSetId: parameters.id, keyId },
-    piece.bodies.length * poly,
-  );
+  const { lengths, all } = lengthsOf(ring, primes);
+  const head = { kind: 'key for evaluation', parameterSetId: parameters.id, keyId } as const;
+  const draft = startMessage(head, piece.bodies.length * all);
   const { bytes, view } = draft;
   view.setUint32(AT.generation, piece.generation, true);
   view.setUint32(AT.width, width, true);
@@ -131,8 +122,8 @@ export function decodeEvaluation(input: Uint8Array): EvaluationPiece {
     part === 'device' || (part === 'masks' ? first % SECRETS_A_PIECE === 0 && first < secrets : first === 0);
   if (!isPlace) throw contradiction();
   const { masks, bodies: each, primes } = samplesOf(parameters, width, part, first);
-  const lengths = primes.map((l) => bitBytes(ring.primes[l], parameters.n));
-  if (bodyBytes !== masks * each * lengths.reduce((sum, length) => sum + length, 0)) throw contradiction();
+  const { lengths, all } = lengthsOf(ring, primes);
+  if (bodyBytes !== masks * each * all) throw contradiction();
   let at = bodyAt;
   const bodies = Array.from({ length: masks * each }, () =>
     primes.map((l, i) => {
@@ -152,10 +143,13 @@ export function peekDeviceEvaluation(bytes: Uint8Array): { readonly keyId: Uint8
   return { keyId, device: view.getUint32(AT.first, true) };
 }
 
+const pairsOf = (piece: EvaluationPiece): Pair[] =>
+  piece.bodies.map((body, index) => [body, evaluationMask(piece, index)] as const);
+
 /** The keys of step 0 in the piece of a device. */
 export function deviceKeysIn(piece: EvaluationPiece): readonly [SwitchingKey, SwitchingKey] {
   if (piece.part !== 'device') throw new HersError('KEY_MISMATCH', 'these are no evaluation keys of a device');
-  const pairs = piece.bodies.map((body, index) => [body, evaluationMask(piece, index)] as const);
+  const pairs = pairsOf(piece);
   return [
     [pairs[0], pairs[1]],
     [pairs[2], pairs[3]],
@@ -210,15 +204,13 @@ export function evaluationKeys(pieces: readonly EvaluationPiece[]): EvaluationKe
       piece.keyId.some((byte, i) => byte !== keyId[i])
     )
       throw new HersError('KEY_MISMATCH', 'these evaluation keys belong to different keys; upload them again');
-  const pairs = (piece: EvaluationPiece): Pair[] =>
-    piece.bodies.map((body, index) => [body, evaluationMask(piece, index)] as const);
   const switching = (list: readonly Pair[], k: number): SwitchingKey => [list[2 * k], list[2 * k + 1]];
   const of = (part: Part) => pieces.filter((piece) => piece.part === part);
   const { steps, secrets } = levelsOf(parameters, width);
 
   const [chain] = of('chain');
   if (!chain) throw missing('the chain');
-  const chained = pairs(chain);
+  const chained = pairsOf(chain);
   const devices = new Map<number, readonly [SwitchingKey, SwitchingKey]>();
   for (const piece of of('device')) devices.set(piece.first, deviceKeysIn(piece));
   const [packing] = of('packing');
@@ -227,7 +219,7 @@ export function evaluationKeys(pieces: readonly EvaluationPiece[]): EvaluationKe
   const masks: MaskKey[][] = [];
   for (const piece of of('masks').sort((a, b) => a.first - b.first)) {
     if (piece.first !== masks.length) throw missing(`secret ${masks.length}`);
-    const list = pairs(piece);
+    const list = pairsOf(piece);
     for (let at = 0; at < list.length; at += 2 * bases.length)
       masks.push(bases.map((_, k) => [list[at + 2 * k], list[at + 2 * k + 1]] as const));
   }

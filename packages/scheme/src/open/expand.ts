@@ -2,8 +2,8 @@
 // derived. Slow: the oracle of the fast one (fast.ts).
 
 import { HersError } from '../errors.ts';
+import { LAST_LEVELS, lastExponent, levelsOf, stepExponent } from '../parameters.ts';
 import type { EvaluationKeys, KeysHead, SwitchingKey } from './evaluation.ts';
-import { LAST_LEVELS, lastExponent, levelsOf, stepExponent } from './parameters.ts';
 import { type OpenQuery, queryPair } from './query.ts';
 import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from './ring.ts';
 
@@ -44,18 +44,8 @@ export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRow
       const [plain, turned] = step(k);
       const x = keySwitch(ring, node, plain, 1);
       const y = keySwitch(ring, node, turned, stepExponent(n, k));
-      even.push(
-        down(
-          ring,
-          each(x, y, (l, a, b) => ring.add(l, a, b)),
-        ),
-      );
-      if (isTrace) continue;
-      const difference = down(
-        ring,
-        each(x, y, (l, a, b) => ring.subtract(l, a, b)),
-      );
-      odd.push(map(difference, (l, a) => ring.shiftDown(l, a, 2 ** k)));
+      even.push(down(ring, sum(ring, x, y)));
+      if (!isTrace) odd.push(map(down(ring, difference(ring, x, y)), (l, a) => ring.shiftDown(l, a, 2 ** k)));
     }
     tree = [...even, ...odd];
   }
@@ -78,8 +68,8 @@ export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRow
       const [body, mask] = map(scaled, (l, a) => ring.ntt(l, a));
       keys.masks[Math.floor(i / masks)].forEach(([own, product], k) => {
         const [b, a] = sums[i % masks][k];
-        [b, a].forEach((sum, half) => {
-          sum.forEach((words, l) => {
+        [b, a].forEach((whole, half) => {
+          whole.forEach((words, l) => {
             const x = ring.multiply(l, body[l], own[half][l]);
             const y = ring.multiply(l, mask[l], product[half][l]);
             words.set(ring.add(l, words, ring.add(l, x, y)));
@@ -102,6 +92,9 @@ const each = (x: Pair, y: Pair, f: (l: number, a: Uint32Array, b: Uint32Array) =
   x[0].map((a, l) => f(l, a, y[0][l])),
   x[1].map((a, l) => f(l, a, y[1][l])),
 ];
+
+const sum = (ring: EvaluationRing, x: Pair, y: Pair): Pair => each(x, y, (l, a, b) => ring.add(l, a, b));
+const difference = (ring: EvaluationRing, x: Pair, y: Pair): Pair => each(x, y, (l, a, b) => ring.subtract(l, a, b));
 
 const map = (x: Pair, f: (l: number, a: Uint32Array) => Uint32Array): Pair => [
   x[0].map((a, l) => f(l, a)),
@@ -147,9 +140,8 @@ function leaves(ring: EvaluationRing, node: Pair, keys: EvaluationKeys): Pair[] 
       const later = lastExponent(n, (c >> (z + 1)) << (z + 1));
       const shift = (2 ** (first + z) * later) % (2 * n);
       const [x, y] = [list[c], list[c | (1 << z)]];
-      list[c] = each(x, y, (l, a, b) => ring.add(l, a, b));
-      const difference = each(x, y, (l, a, b) => ring.subtract(l, a, b));
-      list[c | (1 << z)] = map(difference, (l, a) => ring.shiftDown(l, a, shift));
+      list[c] = sum(ring, x, y);
+      list[c | (1 << z)] = map(difference(ring, x, y), (l, a) => ring.shiftDown(l, a, shift));
     }
   return list;
 }

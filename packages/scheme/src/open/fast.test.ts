@@ -6,6 +6,7 @@ import { Expansion, Ring } from '@hers/ring';
 import { allCode } from '@hers/ring/testing/code';
 import { openCollection, SMALL } from '../../testing/open.ts';
 import { randomVectors } from '../../testing/samples.ts';
+import { OPEN_SETS } from '../parameters.ts';
 import { makeDeviceEvaluationFrom } from '../secret/open/evaluation.ts';
 import {
   decodeEvaluation,
@@ -16,11 +17,9 @@ import {
 } from './evaluation.ts';
 import { expandOpenQuery } from './expand.ts';
 import { Evaluator, expansionShape } from './fast.ts';
-import { packResults } from './pack.ts';
-import { OPEN_SETS } from './parameters.ts';
+import { type OpenResult, packResults, unswitched } from './pack.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P1, Q } from './ring.ts';
-import { type OpenResult, unswitched } from './scan.ts';
 
 const codes = allCode();
 

@@ -3,7 +3,7 @@
 
 import { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgomery } from '@hers/ring';
 import { HersError } from '../errors.ts';
-import { ringOf } from '../parameters.ts';
+import { LAST_LEVELS, lastExponent, levelsOf, type OpenSet, ringOf, stepExponent } from '../parameters.ts';
 import {
   deviceKeysIn,
   type EvaluationKeys,
@@ -12,11 +12,10 @@ import {
   type SwitchingKey,
 } from './evaluation.ts';
 import { checkExpandable, type OpenRows } from './expand.ts';
+import type { OpenResult } from './pack.ts';
 import { checkResults, type PackedResponse, packedHead } from './pack.ts';
-import { LAST_LEVELS, lastExponent, levelsOf, type OpenSet, stepExponent } from './parameters.ts';
 import { type OpenQuery, queryPair } from './query.ts';
 import { EvaluationRing, P2, Q } from './ring.ts';
-import type { OpenResult } from './scan.ts';
 
 export function expansionShape(parameters: OpenSet, width: number): ExpansionShape {
   const { n, digits, digitBits, wideBits, evaluation } = parameters;
@@ -60,13 +59,10 @@ export class Evaluator {
     for (const [number, pair] of keys.devices) this.#devices.set(number, switchingKeys(keys, pair));
   }
 
-  /** Bytes of the keys. */
   get bytes(): number {
     const { steps, last, masks, packing } = this.#prepared;
-    return [steps, last, masks, packing, ...this.#devices.values()].reduce(
-      (sum, { byteLength }) => sum + byteLength,
-      0,
-    );
+    const parts = [steps, last, masks, packing, ...this.#devices.values()];
+    return parts.reduce((sum, { byteLength }) => sum + byteLength, 0);
   }
 
   /**

@@ -1,15 +1,21 @@
-// Packed responses: the results of several blocks under response secrets z_0, z_1 …, with one mask
-// for all of them (README.md §9). Slow and plain: the oracle of the fast one.
+// What comes of scanning blocks with an open query, and packed responses: the results of several
+// blocks under response secrets z_0, z_1 …, with one mask for all of them (README.md §9). Slow and
+// plain: the oracle of the fast one.
+//
+// Kernels know nothing of open queries: they are given a query whose masks are not expanded from a
+// seed, and asked for responses of 32 bits. Of a q below 2^30 these tell every coefficient exactly
+// (`unswitched`), so results for packing come out of the ordinary scan.
 
+import type { Block } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { ringOf } from '../parameters.ts';
-import { peekResponse } from '../response.ts';
-import { finishMessage, ID_BYTES, isKind, openMessage, startMessage } from '../wire.ts';
+import { type OpenSet, openSetById, ringOf } from '../parameters.ts';
+import type { Query } from '../query.ts';
+import { decodeResponse, encodeResponse, peekResponse, scanBlock } from '../response.ts';
+import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage, wordsAt } from '../wire.ts';
 import type { EvaluationKeys, KeysHead } from './evaluation.ts';
-import { type OpenSet, openSetById } from './parameters.ts';
+import type { OpenRows } from './expand.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P2, Q } from './ring.ts';
-import { type OpenResult, unswitched } from './scan.ts';
 
 /** The answer of up to T blocks to one query. */
 export interface PackedResponse {
@@ -128,12 +134,9 @@ export function decodePackedResponse(input: Uint8Array): PackedResponse {
     bodyBytes !== many * (PLACE_BYTES + bytes0) + bytes1
   )
     throw contradiction();
-  const blocks = Array.from({ length: many }, (_, i) => {
-    const at = AT.body + i * PLACE_BYTES;
-    const first = view.getUint32(at + ID_BYTES, true);
-    const count = view.getUint32(at + ID_BYTES + 4, true);
+  const blocks = blocksIn(bytes, view, many).map(({ blockId, first, count }) => {
     if (count < 1 || first + count > n) throw contradiction();
-    return { blockId: bytes.slice(at, at + ID_BYTES), first, count };
+    return { blockId: blockId.slice(), first, count };
   });
   const maskAt = AT.body + many * PLACE_BYTES;
   return {
@@ -152,6 +155,14 @@ export function decodePackedResponse(input: Uint8Array): PackedResponse {
   };
 }
 
+function blocksIn(bytes: Uint8Array, view: DataView, many: number): OpenResult['block'][] {
+  return Array.from({ length: many }, (_, i) => {
+    const at = AT.body + i * PLACE_BYTES;
+    const [first, count] = [view.getUint32(at + ID_BYTES, true), view.getUint32(at + ID_BYTES + 4, true)];
+    return { blockId: bytes.subarray(at, at + ID_BYTES), first, count };
+  });
+}
+
 /** The query that a response answers and the blocks that it is for, without looking at the rest. */
 function peekPackedResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' | 'blocks'> {
   const short = () => new HersError('MALFORMED', 'this is too short to be a packed response');
@@ -159,15 +170,7 @@ function peekPackedResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' |
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const many = view.getUint8(AT.blocks);
   if (many < 1 || bytes.length < AT.body + many * PLACE_BYTES) throw short();
-  const blocks = Array.from({ length: many }, (_, i) => {
-    const at = AT.body + i * PLACE_BYTES;
-    return {
-      blockId: bytes.subarray(at, at + ID_BYTES),
-      first: view.getUint32(at + ID_BYTES, true),
-      count: view.getUint32(at + ID_BYTES + 4, true),
-    };
-  });
-  return { queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES), blocks };
+  return { queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES), blocks: blocksIn(bytes, view, many) };
 }
 
 /** The same of any response, packed or not. */
@@ -175,4 +178,49 @@ export function peekAnyResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryI
   if (isKind(bytes, 'packed response')) return peekPackedResponse(bytes);
   const { queryId, ...block } = peekResponse(bytes);
   return { queryId, blocks: [block] };
+}
+
+/** Bits of a response that a result is read from. */
+const EXACT_BITS = 32;
+const NO_SEED = new Uint8Array(SEED_BYTES);
+
+/** The query that a kernel scans with; its responses are for `resultOf`. */
+export function scannedQuery(query: OpenQuery, { bodies, masks }: OpenRows): Query {
+  const { parameters, keyId, queryId, width, galleryScale } = query;
+  const bits = { bits0: EXACT_BITS, bits1: EXACT_BITS };
+  return { parameters, keyId, queryId, width, galleryScale, ...bits, seed: NO_SEED, rows: bodies, masks };
+}
+
+/**
+ * What the scan of one block gives: body and mask under the result secret, coefficients modulo q
+ * switched to 32 bits.
+ */
+export interface OpenResult {
+  readonly block: Pick<Block, 'blockId' | 'first' | 'count'>;
+  readonly body: Uint32Array;
+  readonly mask: Uint32Array;
+}
+
+/** Reads the response of a kernel to a query of `scannedQuery`. */
+export function resultOf(response: Uint8Array): OpenResult {
+  const { parameters, blockId, first, count, packed0, packed1, bits0, bits1 } = decodeResponse(response);
+  if (bits0 !== EXACT_BITS || bits1 !== EXACT_BITS)
+    throw new HersError('MALFORMED', 'this response is not the result of an open query');
+  const [body, mask] = [packed0, packed1].map((bytes) => wordsAt(bytes, 0, parameters.n));
+  return { block: { blockId, first, count }, body, mask };
+}
+
+/**
+ * The residues x modulo q < 2^30 that were switched to y ≈ x·2^32/q: steps of y are four apart, and
+ * y is off by at most one and a half, a half by rounding and one by the reciprocal of q.
+ */
+export function unswitched(y: Uint32Array, q: number): Uint32Array {
+  // The product, below 2^62, is rounded by less than 2^9: the quotient is off by less than 2^−23.
+  return y.map((word) => Math.round((word * q) / 2 ** EXACT_BITS) % q);
+}
+
+/** Σ G_r·B_r and Σ G_r·A_r over the rows of a block and those of a query: plain and slow. */
+export function scanOpenBlock(block: Block, maskRows: Uint32Array, query: OpenQuery, rows: OpenRows): OpenResult {
+  const scanned = { query: scannedQuery(query, rows), uniform: rows.masks };
+  return resultOf(encodeResponse(scanBlock({ block, maskRows }, scanned)));
 }

@@ -2,26 +2,39 @@
 
 import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES } from '../layout.ts';
-import { bodyVariance, ERROR_VARIANCE, log2Failure } from '../noise.ts';
-import { modulusOf, PROFILE_SETS, rowsOf, wideFactor } from '../parameters.ts';
-import { MIN_DIMENSION, NORM_TOLERANCE, type Plan, type PlanRequest, plan } from '../plan.ts';
-import { securityOf } from '../security.ts';
+import { bodyVariance, digitVariances, ERROR_VARIANCE, log2Failure, type NoiseTerms } from '../noise.ts';
+import {
+  type Levels,
+  levelsOf,
+  logEvaluation,
+  modulusOf,
+  OPEN_SETS,
+  type OpenSet,
+  PROFILE_SETS,
+  rowsOf,
+  wideFactor,
+} from '../parameters.ts';
+import {
+  checkedSecurity,
+  deviations,
+  LOG2_WRAP,
+  MIN_DIMENSION,
+  NORM_TOLERANCE,
+  type Plan,
+  type PlanRequest,
+  plan,
+  REFUSE_SIGMAS,
+  SWITCHING_SHARE,
+} from '../plan.ts';
 import { encodeVectors, type Vectors } from '../vectors.ts';
 import { BLOCK_OVERHEAD } from '../wire.ts';
 import { evaluationBytes } from './evaluation.ts';
-import { type Levels, levelsOf, logEvaluation, OPEN_SETS, type OpenSet } from './parameters.ts';
 import { openQueryBytes } from './query.ts';
 
 /**
  * The result secret is drawn again until no |ŝ|² exceeds this many times its mean (README.md §9).
  */
 export const LARGEST_SPECTRUM = 12;
-/** Switching responses may add this share to the variance that is there. */
-const SWITCHING_SHARE = 0.12;
-/** log2 of how often a score wraps around, for every gallery. */
-const LOG2_WRAP = -66;
-/** Decryption refuses phases this many deviations beyond the largest score. */
-const REFUSE_SIGMAS = 8;
 /**
  * As many a slot as `compact` has. The tolerance is wider here, because it holds for every gallery:
  * sixteen of them miss as little as eight of `compact`.
@@ -57,7 +70,7 @@ interface Input {
   readonly bits1: number;
 }
 
-type Terms = Record<'A' | 'B' | 'C' | 'D' | 'E' | 'rounding' | 'total', number>;
+type Terms = Omit<NoiseTerms, 'F'>;
 
 /** An error of variance 1/12 in a body, and one in its mask, which meets a ternary secret. */
 const roundingOf = (n: number) => 1 / 12 + n / 18;
@@ -85,12 +98,7 @@ function maskRowVariance(
 
 /** Of all masks: their digits times the errors of their rows. */
 function maskVariance(set: OpenSet, { masks, secrets }: Levels): number {
-  const { n, digits, digitBits } = set;
-  const g = 2 ** digitBits;
-  const last = (modulusOf(set) * wideFactor(set)) / g ** (digits - 1);
-  let sum = 0;
-  for (let k = 0; k < digits; k++) sum += ((k < digits - 1 ? g : last) ** 2 / 12) * maskRowVariance(set, k, secrets);
-  return masks * n * sum;
+  return masks * set.n * digitVariances(set).reduce((sum, d, k) => sum + d * maskRowVariance(set, k, secrets), 0);
 }
 
 /** Packing, and switching bodies and masks of responses. */
@@ -140,19 +148,6 @@ function fewestBits(input: Omit<Input, 'bits0' | 'bits1'>): { c0: number; c1: nu
   return { c0: best.c0, c1: best.c1 };
 }
 
-function check(request: PlanRequest): OpenSet {
-  const refuse = (message: string): never => {
-    throw new HersError('UNSUPPORTED_PLAN', message);
-  };
-  const { dimension, metric = 'cosine', parameters = PROFILE_SETS.open } = request;
-  const set = Object.hasOwn(OPEN_SETS, parameters) ? OPEN_SETS[parameters] : undefined;
-  if (!set) return refuse(`there is no parameter set ${JSON.stringify(parameters)} for open queries`);
-  const most = set.n - (metric === 'euclidean' ? 1 : 0);
-  if (!(Number.isInteger(dimension) && dimension >= MIN_DIMENSION && dimension <= most))
-    refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${most}`);
-  return set;
-}
-
 /**
  * Everything about a collection of the profile `open` that is not secret.
  *
@@ -165,15 +160,13 @@ export function openPlan(request: Omit<PlanRequest, 'profile'>): OpenPlan {
 
 /** What `plan` calls for the profile `open`, with a request that it has checked. */
 export function planOpen(request: PlanRequest): OpenPlan {
-  const set = check(request);
-  const { dimension, metric = 'cosine' } = request;
+  const { dimension, metric = 'cosine', parameters = PROFILE_SETS.open } = request;
   const euclidean = metric === 'euclidean';
-  const security = securityOf(set.n, logEvaluation(set));
-  if (!security.secure && !(set.insecure && request.allowInsecure === true))
-    throw new HersError(
-      'INSECURE_PARAMETERS',
-      `${set.name} is not within the 2024 quantum table; insecure sets need allowInsecure: true`,
-    );
+  const set = OPEN_SETS[parameters];
+  const most = set.n - (euclidean ? 1 : 0);
+  if (dimension > most)
+    throw new HersError('UNSUPPORTED_PLAN', `dimension must be a whole number from ${MIN_DIMENSION} to ${most}`);
+  const security = checkedSecurity(set, logEvaluation(set), request);
   const normBound = euclidean
     ? Math.max(request.normBound ?? 1, request.queryNormBound ?? 0)
     : (request.normBound ?? 1);
@@ -214,7 +207,7 @@ export function planOpen(request: PlanRequest): OpenPlan {
   const edge = unit * longest.score + worst(scales.gallery, scales.query);
   const bound = Math.sqrt(noiseProxy(input));
   const slope = (euclidean ? 2 : 1) * normBound * queryNormBound;
-  const sigma = (variance: number) => Math.sqrt(variance) / unit;
+  const noise = deviations(terms, unit);
   const capacity = n - CANARIES;
   const poly = 4 * n;
   const rows = rowsOf(set, width);
@@ -246,19 +239,13 @@ export function planOpen(request: PlanRequest): OpenPlan {
     largestPhase: (edge + REFUSE_SIGMAS * bound) / (2 * half),
     responseBits: { c0: input.bits0, c1: input.bits1 },
     noise: {
-      A: sigma(terms.A),
-      B: sigma(terms.B),
-      C: sigma(terms.C),
-      D: sigma(terms.D),
-      E: sigma(terms.E),
-      rounding: sigma(terms.rounding),
-      total: sigma(terms.total),
+      ...noise,
       bound: bound / unit,
       score: (bound / unit) * slope,
       worstRounding: worst(scales.gallery, scales.query) / unit,
       log2Failure: log2Failure(noiseProxy(input), half - edge),
     },
-    error: { rounding: sigma(terms.rounding) * slope, total: sigma(terms.total) * slope },
+    error: { rounding: noise.rounding * slope, total: noise.total * slope },
     bytes: {
       perTemplate: (rows * poly) / capacity,
       perTemplateAndDimension: (rows * poly) / capacity / dimension,

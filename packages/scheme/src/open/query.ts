@@ -1,15 +1,12 @@
 // An open query: one ciphertext modulo q·p1 that a server expands into the rows of a scan. Its
 // body travels only where there are coordinates in it; its mask is a seed, or, where it was made
-// with a public key, all of it.
+// with a public key, all of it. The public key is an encryption of zero modulo q·p1.
 
-import { OPEN_QUERY_MASK } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
-import { rowsOf } from '../parameters.ts';
+import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, OPEN_QUERY_MASK, PUBLIC_KEY_MASK } from '../layout.ts';
+import { levelsOf, OPEN_SETS, type OpenSet, openSetById, rowsOf } from '../parameters.ts';
 import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
-import { bitBytes, packResidues, unpackResidues } from './bits.ts';
-import { levelsOf, OPEN_SETS, type OpenSet, openSetById } from './parameters.ts';
-import { EvaluationRing, P1, type Pair, Q, type Residues } from './ring.ts';
+import { bitBytes, EvaluationRing, P1, type Pair, packResidues, Q, type Residues, unpackResidues } from './ring.ts';
 
 export interface OpenQuery {
   readonly parameters: OpenSet;
@@ -82,7 +79,6 @@ export function encodeOpenQuery(query: OpenQuery): Uint8Array {
   return finishMessage(draft);
 }
 
-/** Whether these bytes claim to be an open query. */
 export function isOpenQuery(bytes: Uint8Array): boolean {
   return isKind(bytes, 'short query');
 }
@@ -148,12 +144,7 @@ export function decodeOpenQuery(input: Uint8Array): OpenQuery {
 
 /** The mask of a query that is made with a secret, modulo q and p1 in NTT form. */
 export function openQueryMask(parameters: OpenSet, seed: Uint8Array): Residues {
-  const ring = EvaluationRing.of(parameters);
-  return MODULI.map((l) => {
-    const [poly] = ring.ring(l).polys;
-    ring.ring(l).uniform(poly, { key: seed, domain: OPEN_QUERY_MASK, index: l });
-    return poly.residues.slice();
-  });
+  return EvaluationRing.of(parameters).uniform(MODULI, seed, OPEN_QUERY_MASK);
 }
 
 /**
@@ -171,4 +162,50 @@ export function queryPair({ parameters, width, mask, body }: OpenQuery): Pair {
     return ring.ntt(l, words);
   });
   return [whole, 'seed' in mask ? openQueryMask(parameters, mask.seed) : mask.residues];
+}
+
+export interface PublicKey {
+  readonly parameters: OpenSet;
+  readonly keyId: Uint8Array;
+  readonly generation: number;
+  /** What the mask is expanded from. */
+  readonly seed: Uint8Array;
+  /** Modulo q and p1, in NTT form. */
+  readonly body: Residues;
+}
+
+const KEY_AT = { generation: 32, zero: 36, seed: 40, body: 40 + SEED_BYTES };
+
+export function encodePublicKey({ parameters, keyId, generation, seed, body }: PublicKey): Uint8Array {
+  const { primes } = EvaluationRing.of(parameters);
+  const sizes = MODULI.map((l) => bitBytes(primes[l], parameters.n));
+  const draft = startMessage({ kind: 'public key', parameterSetId: parameters.id, keyId }, sizes[0] + sizes[1]);
+  const { bytes, view } = draft;
+  view.setUint32(KEY_AT.generation, generation, true);
+  bytes.set(seed, KEY_AT.seed);
+  packResidues(bytes.subarray(KEY_AT.body, KEY_AT.body + sizes[0]), body[0], primes[Q]);
+  packResidues(bytes.subarray(KEY_AT.body + sizes[0], KEY_AT.body + sizes[0] + sizes[1]), body[1], primes[P1]);
+  return finishMessage(draft);
+}
+
+export function decodePublicKey(input: Uint8Array): PublicKey {
+  const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'public key');
+  const parameters = openSetById(parameterSetId);
+  const { n } = parameters;
+  const { primes } = EvaluationRing.of(parameters);
+  const sizes = MODULI.map((l) => bitBytes(primes[l], n));
+  if (view.getUint32(KEY_AT.zero, true) !== 0 || bodyBytes !== sizes[0] + sizes[1])
+    throw new HersError('MALFORMED', 'the fields of this public key contradict each other');
+  let at = bodyAt;
+  const body = MODULI.map((l, i) => {
+    at += sizes[i];
+    return unpackResidues(bytes.subarray(at - sizes[i], at), n, primes[l], 'public key');
+  });
+  const seed = bytes.slice(KEY_AT.seed, KEY_AT.seed + SEED_BYTES);
+  return { parameters, keyId, generation: view.getUint32(KEY_AT.generation, true), seed, body };
+}
+
+/** The mask of a public key, modulo q and p1 in NTT form. */
+export function publicKeyMask(parameters: OpenSet, seed: Uint8Array): Residues {
+  return EvaluationRing.of(parameters).uniform(MODULI, seed, PUBLIC_KEY_MASK);
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { LAST_LEVELS, lastExponent, levelsOf, logEvaluation, OPEN_SETS, stepExponent } from './parameters.ts';
+import { LAST_LEVELS, lastExponent, levelsOf, logEvaluation, OPEN_SETS, stepExponent } from '../parameters.ts';
 import { EvaluationRing, P1, P2, Q } from './ring.ts';
 
 const sets = Object.values(OPEN_SETS);

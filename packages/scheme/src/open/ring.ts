@@ -1,8 +1,11 @@
 // Polynomials modulo q, p1 and p2, one residue after the other, and the steps that expansion and
-// packing are made of: plain and slow, the oracle of the fast ones (README.md §9).
+// packing are made of: plain and slow, the oracle of the fast ones (README.md §9). In messages a
+// residue has as many bits as its prime, the lowest bit first, with zeros up to the next byte.
 
-import { modInverse, type Poly, Ring } from '@hers/ring';
-import type { OpenSet } from './parameters.ts';
+import { bitLength, modInverse, type Poly, Ring } from '@hers/ring';
+import { HersError } from '../errors.ts';
+import { OPEN_ERRORS } from '../layout.ts';
+import type { OpenSet } from '../parameters.ts';
 
 /** Residues modulo q, p1 and p2, or the first of these: n words for each prime. */
 export type Residues = readonly Uint32Array[];
@@ -59,9 +62,24 @@ export class EvaluationRing {
     };
   }
 
-  /** The ring modulo prime l alone. */
   ring(l: number): Ring {
     return Ring.of(this.n, this.#lists[l]);
+  }
+
+  /** Expands a polynomial in NTT form for each of these primes; prime l is number first + l. */
+  uniform(primes: readonly number[], key: Uint8Array, domain: number, first = 0): Residues {
+    return primes.map((l) => {
+      const [poly] = this.ring(l).polys;
+      this.ring(l).uniform(poly, { key, domain, index: first + l });
+      return poly.residues.slice();
+    });
+  }
+
+  /** Draws the small errors of one polynomial. */
+  errors(key: Uint8Array, index: number): Int32Array {
+    const ring = this.ring(Q);
+    ring.error(ring.words[0], { key, domain: OPEN_ERRORS, index });
+    return ring.words[0].values.slice();
   }
 
   /** Zeroes the memory of all three. */
@@ -190,4 +208,43 @@ function multiplyModulo(a: number, b: number, p: number): number {
 function fraction(a: number, r: number): number {
   const high = a * Math.floor(r / 2 ** 16) + Math.floor((a * (r % 2 ** 16)) / 2 ** 16);
   return Math.floor(high / 2 ** (RECIPROCAL_BITS - FRACTION_BITS - 16));
+}
+
+export function bitBytes(p: number, count: number): number {
+  return Math.ceil((bitLength(p) * count) / 8);
+}
+
+export function packResidues(out: Uint8Array, residues: Uint32Array, p: number): void {
+  const bits = bitLength(p);
+  const words = new Uint32Array(Math.ceil(out.length / 4) + 1);
+  let at = 0;
+  for (let i = 0; i < residues.length; i++, at += bits) {
+    const [word, shift] = [at >>> 5, at & 31];
+    words[word] |= residues[i] << shift;
+    if (shift + bits > 32) words[word + 1] = residues[i] >>> (32 - shift);
+  }
+  out.set(new Uint8Array(words.buffer, 0, out.length));
+}
+
+/** Refuses what `packResidues` does not make: residues that are not reduced, bits that are left. */
+export function unpackResidues(bytes: Uint8Array, count: number, p: number, what: string): Uint32Array {
+  const bits = bitLength(p);
+  const words = new Uint32Array(Math.ceil(bytes.length / 4) + 1);
+  new Uint8Array(words.buffer).set(bytes);
+  const mask = 2 ** bits - 1;
+  const out = new Uint32Array(count);
+  let isReduced = true;
+  let at = 0;
+  for (let i = 0; i < count; i++, at += bits) {
+    const [word, shift] = [at >>> 5, at & 31];
+    let residue = words[word] >>> shift;
+    if (shift + bits > 32) residue |= words[word + 1] << (32 - shift);
+    residue &= mask;
+    isReduced = isReduced && residue < p;
+    out[i] = residue;
+  }
+  const left = 8 * bytes.length - at;
+  if (!isReduced || left < 0 || left > 7 || (left > 0 && bytes[bytes.length - 1] >> (8 - left) !== 0))
+    throw new HersError('MALFORMED', `a residue of this ${what} is not below its prime, or a bit is left over`);
+  return out;
 }

@@ -15,11 +15,10 @@ import { ofLength, outcome, resealed } from '../../testing/tampering.ts';
 import { decodeBlock, encodeBlock } from '../block.ts';
 import { PARAMETER_SETS } from '../parameters.ts';
 import { KINDS, type Kind } from '../wire.ts';
-import { bitBytes, packResidues, unpackResidues } from './bits.ts';
 import { decodeEvaluation, encodeEvaluation } from './evaluation.ts';
 import { decodePackedResponse, encodePackedResponse } from './pack.ts';
-import { decodePublicKey, encodePublicKey } from './public-key.ts';
-import { decodeOpenQuery, encodeOpenQuery } from './query.ts';
+import { decodeOpenQuery, decodePublicKey, encodeOpenQuery, encodePublicKey } from './query.ts';
+import { bitBytes, packResidues, unpackResidues } from './ring.ts';
 
 const file = join(import.meta.dirname, '../../testing/open-answers.json');
 const actual: ReturnType<typeof openAnswers> = JSON.parse(JSON.stringify(openAnswers()));

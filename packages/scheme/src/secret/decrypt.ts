@@ -1,15 +1,17 @@
-// Decryption of responses to scores, and of blocks back to vectors.
+// Decryption of responses to scores: one by one, or many together by native code, which also checks
+// and ranks them and gives what doing so one by one gives.
 
-import { type RankJob, ResultSecret } from '@hers/ring';
-import { blockMask, checkSameKey, decodeBlock, maskBits } from '../block.ts';
+import { ALL_RECORDS, type RankJob, ResultSecret } from '@hers/ring';
+import { checkSameKey } from '../block.ts';
 import { HersError } from '../errors.ts';
 import { ID_BYTES, RESPONSE_LAYOUT } from '../layout.ts';
-import { masksOf, modulusOf, polyWords, ringOf, wideFactor } from '../parameters.ts';
+import { modulusOf, ringOf } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
 import { decodeResponse, encodeResponse, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
-import { sameBytes } from '../wire.ts';
-import { type CollectionKey, loadSecret } from './key.ts';
+import { RESPONSE_OVERHEAD, sameBytes } from '../wire.ts';
+import { type CanaryPlace, expectedCanaries } from './canaries.ts';
+import { type CollectionKey, hasRoomForCanaries } from './key.ts';
 
 /**
  * `exact`: a decrypted value this far from an integer cannot come from a sound response (noise
@@ -51,7 +53,7 @@ export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array
 export type ResponsesToRank = Omit<RankJob, 'head' | 'bits0' | 'bits1' | 'factor' | 'offset' | 'largest'>;
 
 /** How every response to a query begins, with zeros for what names its block. */
-function responseHead({ parameters, responseBits }: Plan, keyId: Uint8Array, queryId: Uint8Array): Uint8Array {
+export function responseHead({ parameters, responseBits }: Plan, keyId: Uint8Array, queryId: Uint8Array): Uint8Array {
   const { c0: bits0, c1: bits1 } = responseBits;
   const packed = (bits: number) => new Uint8Array((parameters.n * bits) / 8);
   const blockId = new Uint8Array(ID_BYTES);
@@ -174,13 +176,13 @@ function wiped(): HersError {
 }
 
 /** Part of an array, the rest of which is overwritten: what other slots decrypt to is nobody's. */
-function only<T extends Float32Array | Int32Array>(values: T, first: number, count: number): T {
+export function only<T extends Float32Array | Int32Array>(values: T, first: number, count: number): T {
   values.fill(0, 0, first).fill(0, first + count);
   return values.subarray(first, first + count) as T;
 }
 
 /** What was decrypted is overwritten. */
-function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Array)[]): HersError {
+export function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Array)[]): HersError {
   for (const values of decrypted) values.fill(0);
   return new HersError(
     'INTEGRITY',
@@ -188,83 +190,99 @@ function nonsense(...decrypted: readonly (Float32Array | Float64Array | Int32Arr
   );
 }
 
-/** The coordinates of a block in the order of their masks, with the secret of each. */
-function byMask(masks: number, dimension: number) {
-  const order: { readonly i: number; readonly m: number; readonly own: number; readonly isNew: boolean }[] = [];
-  for (let m = 0; m < masks; m++)
-    for (let i = m; i < dimension; i += masks) order.push({ i, m, own: Math.floor(i / masks), isNew: i === m });
-  return order;
+export interface RankTask {
+  readonly response: Uint8Array;
+  readonly canaries: CanaryPlace;
+  /** Records to leave out. */
+  readonly dead: readonly number[];
+  /** Records that count, if not all do: bit j & 31 of word j >> 5 for record j. */
+  readonly slots?: Uint32Array | undefined;
 }
 
-export interface DecryptedVectors {
-  readonly first: number;
-  /**
-   * One vector after the other. `compact`: with the block's own error of about 0.001 per
-   * coordinate; `exact`: as they were rounded.
-   */
-  readonly vectors: Float32Array;
-  /** `exact`: the integers, of the plan's steps. */
-  readonly integers?: Int32Array;
+export interface RankBy {
+  readonly limit: number;
+  /** What a score, or the negative of a distance, must exceed. */
+  readonly floor: number;
+  /** The vector that was searched for. */
+  readonly query: ArrayLike<number>;
+}
+
+/** By the number of its task; a distance is no longer squared. */
+export interface Ranked {
+  readonly task: number;
+  readonly slot: number;
+  readonly score: number;
+}
+
+/** Whether native code can rank the responses to queries of this key. */
+export function canRank({ plan }: CollectionKey): boolean {
+  return (
+    plan.profile !== 'exact' && plan.profile !== 'open' && plan.checksumGroup === 0 && ringOf(plan.parameters).canRank
+  );
 }
 
 /**
- * A block back to its vectors: 2^wideBits·b_i + a·s_i = Δ_g·P_i + e_i.
+ * Best first. Undefined where this has to be done one by one: there is no native code for it, a
+ * response is not as it should be, or more blocks are searched than canaries are kept for. The
+ * responses lie in `memory`, which may not change before the promise settles; nor may the secret.
  */
-export function decryptBlock(key: CollectionKey, bytes: Uint8Array): DecryptedVectors {
-  const block = decodeBlock(bytes);
+export async function rankTogether(
+  key: CollectionKey,
+  secret: QuerySecret,
+  memory: ArrayBuffer,
+  tasks: readonly RankTask[],
+  { limit, floor, query }: RankBy,
+): Promise<Ranked[] | undefined> {
   const { plan } = key;
-  checkSameKey(block, { parameters: plan.parameters, keyId: key.keyId });
-  if (block.width !== plan.width || block.galleryScale !== plan.galleryScale)
-    throw new HersError('BLOCK_MISMATCH', 'this block was made under another plan');
-  const { parameters, dimension, profile, normBound, steps, galleryScale } = plan;
-  const { first, count } = block;
-  const exact = profile === 'exact';
-  const ring = ringOf(parameters);
-  const words = polyWords(parameters);
-  const order = byMask(masksOf(parameters, block.width), dimension);
-  const vectors = new Float32Array(count * dimension);
-  const integers = exact ? new Int32Array(count * dimension) : undefined;
-  const { wideBits } = parameters;
-  const [row, mask, secret, maskLow, product] = ring.polys;
-  const [zero, bits] = ring.words;
-  try {
-    zero.values.fill(0);
-    for (let at = 0; at < dimension; at++) {
-      // Those of one mask after the other: coordinate i has mask i mod masks and secret ⌊i/masks⌋.
-      const { i, m, own, isNew } = order[at];
-      if (isNew) {
-        mask.residues.set(blockMask(block, m));
-        maskBits(block, bits, m);
-        ring.embed(maskLow, bits);
-        ring.ntt(maskLow);
-      }
-      row.residues.set(block.rows.subarray(i * words, (i + 1) * words));
-      loadSecret(key, own, secret);
-      product.residues.set(row.residues);
-      ring.scaleAdd(row, product, BigInt(wideFactor(parameters) - 1));
-      ring.multiplyAdd(row, mask, secret);
-      ring.intt(row);
-      ring.multiply(product, maskLow, secret);
-      ring.intt(product);
-      ring.combineBits(bits, zero, zero, product, wideBits, 0n, 1);
-      ring.joinWide(row, bits, wideBits);
-      const centred = ring.centredWide();
-      for (let j = 0; j < count; j++) {
-        const value = centred[first + j] / galleryScale;
-        if (integers) {
-          const nearest = Math.round(value) + 0; // never −0, which would tell the sign of the noise
-          if (Math.abs(value - nearest) > LARGEST_RESIDUAL || Math.abs(nearest) > 2 * steps)
-            throw nonsense(centred, vectors, integers);
-          integers[j * dimension + i] = nearest;
-          vectors[j * dimension + i] = (nearest * normBound) / steps;
-        } else {
-          vectors[j * dimension + i] = value * normBound;
-        }
-      }
-      centred.fill(0);
+  const { canaries, parameters } = plan;
+  const count = tasks.length;
+  if (!canRank(key) || !hasRoomForCanaries(key)) return undefined;
+  const { c0, c1 } = plan.responseBits;
+  const bytes = RESPONSE_OVERHEAD + (parameters.n * (c0 + c1)) / 8;
+  const at = new Uint32Array(count);
+  const slots = new Uint32Array(count * canaries);
+  const expected = new Float64Array(count * canaries);
+  const deadEnds = new Uint32Array(count);
+  const chosenAt = new Uint32Array(count).fill(ALL_RECORDS);
+  const words = Math.ceil(parameters.n / 32);
+  const chosen = new Uint32Array(words * tasks.filter((task) => task.slots).length);
+  const dead: number[] = [];
+  const check = expectedCanaries(key, query);
+  let filters = 0;
+  for (let i = 0; i < count; i++) {
+    const { response, canaries: place, dead: own, slots: counted } = tasks[i];
+    if (response.buffer !== memory || response.length !== bytes || countOf(response) < place.slots) return undefined;
+    at[i] = response.byteOffset;
+    if (canaries > 0) {
+      const [from, until] = [i * canaries, (i + 1) * canaries];
+      check.fill(place, slots.subarray(from, until), expected.subarray(from, until));
     }
-  } finally {
-    ring.wipe();
+    if (own.length > 0) dead.push(...own.toSorted((a, b) => a - b));
+    deadEnds[i] = dead.length;
+    if (counted) {
+      chosen.set(counted, filters);
+      chosenAt[i] = filters;
+      filters += words;
+    }
   }
-  return integers ? { first, vectors, integers } : { first, vectors };
+  try {
+    const best = await secret.rank({
+      ...{ memory: new Uint8Array(memory), at, canaries, slots, expected, room: check.room },
+      ...{ dead: Uint32Array.from(dead), deadEnds, chosen, chosenAt },
+      ...{ areDistances: plan.metric === 'euclidean', floor, limit },
+    });
+    if (!best) return undefined;
+    const ranked = Array.from({ length: best.length / 3 }, (_, i) => ({
+      ...{ task: best[3 * i], slot: best[3 * i + 1], score: best[3 * i + 2] },
+    }));
+    best.fill(0);
+    return ranked;
+  } finally {
+    expected.fill(0);
+  }
+}
+
+/** How many slots a response says that it is about. */
+function countOf(response: Uint8Array): number {
+  return new DataView(response.buffer, response.byteOffset).getUint32(RESPONSE_LAYOUT.count, true);
 }

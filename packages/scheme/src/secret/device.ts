@@ -1,16 +1,21 @@
 // What another processor needs to decrypt responses and to check their canaries, as numbers: a GPU
-// does what decrypt.ts, canaries.ts, checksums.ts and score-sums.ts do, to the last bit. All of it
-// is as secret as the key.
+// does what decrypt.ts, canaries.ts and score-sums.ts do, to the last bit. All of it is as secret
+// as the key.
 
 import { moduliOf } from '@hers/ring';
-import { CHECKSUM_BYTES, ID_BYTES } from '../layout.ts';
 import { modulusOf, type ParameterSet, primeBits } from '../parameters.ts';
-import { encodeResponse } from '../response.ts';
 import { encodeVectors, readout, vectorNorm } from '../vectors.ts';
-import { RESPONSE_OVERHEAD } from '../wire.ts';
-import { type CanaryPlace, canaryProbe, canaryRoom, canaryScale, checksumRoom, makeCanaries } from './canaries.ts';
-import { limitOf, shapeOf } from './checksums.ts';
-import { LARGEST_RESIDUAL, type QuerySecret } from './decrypt.ts';
+import {
+  type CanaryPlace,
+  canaryProbe,
+  canaryRoom,
+  canaryScale,
+  checksumRoom,
+  limitOf,
+  makeCanaries,
+  shapeOf,
+} from './canaries.ts';
+import { LARGEST_RESIDUAL, type QuerySecret, responseHead } from './decrypt.ts';
 import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights } from './key.ts';
 import { decodeScoreSums, largestInteger, squareOf } from './score-sums.ts';
 
@@ -77,12 +82,6 @@ export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: Arra
   const { c0: bits0, c1: bits1 } = responseBits;
   const encoded = encodeVectors(plan, [query], 'query');
   const { slope, offset, sign, shift } = readout(plan, encoded, vectorNorm(query));
-  const blockId = new Uint8Array(ID_BYTES);
-  const packed = (bits: number) => new Uint8Array((parameters.n * bits) / 8);
-  const head = encodeResponse({
-    ...{ parameters, keyId, queryId: secret.queryId, blockId, first: 0, count: 1, bits0, bits1 },
-    ...{ packed0: packed(bits0), packed1: packed(bits1) },
-  }).slice(0, RESPONSE_OVERHEAD - CHECKSUM_BYTES);
   const exact = profile === 'exact';
   const step = modulusOf(parameters) / 2 ** bits1 / unit;
   const probe = Int32Array.from(canaryProbe(plan, encoded));
@@ -91,7 +90,7 @@ export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: Arra
   const square = exact ? squareOf(plan, encoded) : 0;
   encoded.values.fill(0);
   return {
-    head,
+    head: responseHead(plan, keyId, secret.queryId),
     bits0,
     bits1,
     // As `phase` of the ring cuts it.

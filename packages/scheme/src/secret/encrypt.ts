@@ -3,8 +3,8 @@
 
 import { randomBytes, randomSeed } from '@hers/ring';
 import { type Block, blockRoom, encodeBlock, maskSeed } from '../block.ts';
-import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, QUERY_MASK, QUERY_MASK_BITS, RESULT_SECRET } from '../domains.ts';
 import { HersError } from '../errors.ts';
+import { BLOCK_MASK, BLOCK_MASK_BITS, ERRORS, QUERY_MASK, QUERY_MASK_BITS, RESULT_SECRET } from '../layout.ts';
 import { refuseUnknown } from '../options.ts';
 import { masksOf, ringOf } from '../parameters.ts';
 import { encodeQuery, queryRoom } from '../query.ts';
@@ -21,7 +21,7 @@ export interface Entropy {
   id(): Uint8Array;
 }
 
-const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
+export const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
 
 export interface BlockOptions {
   /** The slot of the first vector; the others follow. */
@@ -75,7 +75,7 @@ export function encryptBlockFrom(
     // Coordinates m, m + masks, m + 2·masks … have mask m and the gallery secrets 0, 1, 2 …
     for (let m = 0; m < masks; m++) {
       const own = Math.ceil((width - m) / masks);
-      const part = masks === 1 ? { rows, values } : taken(values, rows.length / width, { own, m, masks, count });
+      const part = masks === 1 ? { rows, values } : taken(values, rows.length / width, own, m, masks, count);
       const errors = entropy.seed();
       const mask = { key: maskSeed(seed, m), domain: BLOCK_MASK, bitsDomain: BLOCK_MASK_BITS };
       const noise = { key: errors, domain: ERRORS };
@@ -106,12 +106,10 @@ export function encryptBlockFrom(
 function taken(
   values: Int32Array,
   words: number,
-  {
-    own,
-    m,
-    masks,
-    count,
-  }: { readonly own: number; readonly m: number; readonly masks: number; readonly count: number },
+  own: number,
+  m: number,
+  masks: number,
+  count: number,
 ): { readonly rows: Uint32Array; readonly values: Int32Array } {
   const part = { rows: new Uint32Array(own * words), values: new Int32Array(own * count) };
   for (let j = 0; j < own; j++) {
@@ -168,10 +166,7 @@ export function encryptQueryFrom(entropy: Entropy, key: CollectionKey, vector: A
     });
     const { c0: bits0, c1: bits1 } = plan.responseBits;
     const query = encodeQuery({ parameters, keyId, queryId, width, galleryScale, bits0, bits1, seed, rows }, room);
-    return {
-      query,
-      secret: new QuerySecret(plan, keyId, queryId, readout(plan, encoded, vectorNorm(vector)), secret),
-    };
+    return { query, secret: new QuerySecret(plan, keyId, queryId, readout(plan, encoded, vectorNorm(vector)), secret) };
   } catch (error) {
     secret?.fill(0);
     throw error;

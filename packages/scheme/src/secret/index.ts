@@ -1,7 +1,16 @@
 // What only a key holder may import. Server packages must not: the layer check sees to it.
 
 export { type CanaryPlace, canaryChecker, withCanaries } from './canaries.ts';
-export { type DecryptedVectors, decryptBlock, type ExposedSecret, QuerySecret, type Scores } from './decrypt.ts';
+export {
+  canRank,
+  type ExposedSecret,
+  QuerySecret,
+  type RankBy,
+  type Ranked,
+  type RankTask,
+  rankTogether,
+  type Scores,
+} from './decrypt.ts';
 export {
   type DeviceQuery,
   type DeviceRing,
@@ -14,12 +23,4 @@ export {
 } from './device.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';
-export { canRank, type RankBy, type Ranked, type RankTask, rankTogether } from './rank.ts';
-export {
-  decodeScoreSums,
-  encodeScoreSums,
-  type ScoreSums,
-  scoreChecker,
-  scoreSums,
-  scoresFit,
-} from './score-sums.ts';
+export { decodeScoreSums, encodeScoreSums, type ScoreSums, scoreChecker, scoreSums } from './score-sums.ts';

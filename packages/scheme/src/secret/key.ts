@@ -6,17 +6,16 @@
 // Secret material sits in private fields: it shows under no inspector, serialiser or clone, and can
 // be wiped.
 
-import { type Poly, randomSeed, type Secrets } from '@hers/ring';
+import { randomSeed, type Secrets } from '@hers/ring';
 import { hkdf } from '@noble/hashes/hkdf.js';
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
-import { GALLERY_SECRETS, SCORE_WEIGHTS } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { encodeKeyInfo } from '../keyinfo.ts';
-import { PROFILES, polyWords, ringOf } from '../parameters.ts';
-import { METRICS, type Plan } from '../plan.ts';
-import { ID_BYTES, SEED_BYTES } from '../wire.ts';
-import type { Checksums } from './checksums.ts';
+import { GALLERY_SECRETS, SCORE_WEIGHTS } from '../layout.ts';
+import { type ParameterSet, PROFILES, type Profile, polyWords, ringOf } from '../parameters.ts';
+import { METRICS, type Metric, type Plan } from '../plan.ts';
+import { finishMessage, ID_BYTES, SEED_BYTES, startMessage } from '../wire.ts';
+import type { Checksums } from './canaries.ts';
 
 const SALT = new TextEncoder().encode('HERS v1');
 /**
@@ -35,7 +34,7 @@ export const WEIGHT_COPIES = 6;
 export const WEIGHT_BITS = 18;
 
 /** HKDF-SHA256 (RFC 5869) with info = label, a zero byte, context. */
-function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
+export function derive(seed: Uint8Array, label: string, context: Uint8Array, length: number): Uint8Array {
   const name = new TextEncoder().encode(label);
   const info = new Uint8Array(name.length + 1 + context.length);
   info.set(name);
@@ -181,11 +180,6 @@ export class MasterSeed {
 /** The gallery secrets s_1 … s_width. They belong to the key, which wipes them. */
 export let secretsOf: (key: CollectionKey) => Secrets;
 
-/** Loads the transform of s_i into a polynomial. Uses words[5] of the ring. */
-export function loadSecret(key: CollectionKey, i: number, into: Poly): void {
-  ringOf(key.plan.parameters).secret(into, secretsOf(key), i);
-}
-
 /**
  * The weights that scores are checked with, copy by copy, n each. They belong to the key, which
  * wipes them: keep no reference.
@@ -247,6 +241,35 @@ export interface KeySeeds {
   readonly canaries: Uint8Array;
   readonly queries: Uint8Array;
   readonly open?: Uint8Array;
+}
+
+/**
+ * The public part of a collection's key: what a store keeps to know which blocks and queries belong
+ * together. Nothing in it helps to decrypt.
+ */
+export interface KeyInfo {
+  readonly parameters: ParameterSet;
+  readonly keyId: Uint8Array;
+  readonly collectionId: Uint8Array;
+  readonly epoch: number;
+  readonly dimension: number;
+  readonly metric: Metric;
+  readonly profile: Profile;
+  readonly width: number;
+  readonly galleryScale: number;
+}
+
+export function encodeKeyInfo(info: KeyInfo): Uint8Array {
+  const draft = startMessage({ kind: 'key', parameterSetId: info.parameters.id, keyId: info.keyId }, 0);
+  const { bytes, view } = draft;
+  bytes.set(info.collectionId, 32);
+  view.setUint32(48, info.epoch, true);
+  view.setUint32(52, info.dimension, true);
+  view.setUint8(56, METRICS.indexOf(info.metric));
+  view.setUint8(57, PROFILES.indexOf(info.profile));
+  view.setUint32(60, info.width, true);
+  view.setFloat64(64, info.galleryScale, true);
+  return finishMessage(draft);
 }
 
 /** What encrypts and decrypts for one collection, parameter set and epoch. */

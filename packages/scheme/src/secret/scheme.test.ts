@@ -4,18 +4,18 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { decryptBlock } from '../../testing/decrypt-block.ts';
+import { decodeKeyInfo } from '../../testing/key-info.ts';
 import { randomVectors, repeatable } from '../../testing/samples.ts';
 import { type Block, blockMask, decodeBlock, encodeBlock } from '../block.ts';
-import { ERRORS, OPEN_EPHEMERAL } from '../domains.ts';
 import { HersError } from '../errors.ts';
-import { decodeKeyInfo } from '../keyinfo.ts';
+import { ERRORS, OPEN_EPHEMERAL } from '../layout.ts';
 import { polyWords, ringOf, wideFactor } from '../parameters.ts';
 import { METRICS, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { decodeQuery, encodeQuery, expandQuery, type Query } from '../query.ts';
-import { decodeResponse, encodeResponse } from '../response.ts';
-import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
+import { blockMatrix, decodeResponse, encodeResponse, expandedQuery, scanBlock } from '../response.ts';
 import { roundVectors } from '../vectors.ts';
-import { decryptBlock, type Scores } from './decrypt.ts';
+import type { Scores } from './decrypt.ts';
 import { encryptBlock, encryptBlockFrom, encryptQuery, encryptQueryFrom } from './encrypt.ts';
 import { type CollectionKey, MasterSeed } from './key.ts';
 

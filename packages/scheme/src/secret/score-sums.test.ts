@@ -8,17 +8,16 @@ import fc from 'fast-check';
 import { derivedSlowly } from '../../testing/derivation.node.ts';
 import { normals, randomVectors } from '../../testing/samples.ts';
 import { decodeBlock } from '../block.ts';
-import { SCORE_WEIGHTS } from '../domains.ts';
 import { HersError } from '../errors.ts';
+import { SCORE_WEIGHTS } from '../layout.ts';
 import { ringOf } from '../parameters.ts';
 import { METRICS, type Metric, type Plan, type PlanRequest, plan } from '../plan.ts';
 import { decodeQuery } from '../query.ts';
-import { encodeResponse } from '../response.ts';
-import { blockMatrix, expandedQuery, scanBlock } from '../scan.ts';
+import { blockMatrix, encodeResponse, expandedQuery, scanBlock } from '../response.ts';
 import { roundVectors, type Vectors } from '../vectors.ts';
 import { encryptBlock, encryptQuery } from './encrypt.ts';
 import { type CollectionKey, MasterSeed, scoreWeights } from './key.ts';
-import { decodeScoreSums, encodeScoreSums, type ScoreSums, scoreChecker, scoreSums, scoresFit } from './score-sums.ts';
+import { decodeScoreSums, encodeScoreSums, type ScoreSums, scoreChecker, scoreSums } from './score-sums.ts';
 
 const COPIES = 6;
 const exact = { profile: 'exact' } as const;
@@ -31,6 +30,10 @@ const keyFor = (request: PlanRequest, epoch = 0, seed = masterBytes): Collection
   MasterSeed.from(seed).collectionKey(plan(request), collectionId, epoch);
 
 const boundsFor = (metric: Metric) => (metric === 'cosine' ? {} : { normBound: 3 });
+
+/** Checks the scores of one block against one query. */
+const scoresFit = (key: CollectionKey, sums: ScoreSums, query: ArrayLike<number>, integers: Int32Array): boolean =>
+  scoreChecker(key, query)(sums, integers);
 
 /** The integers that encryption, a scan and decryption give. */
 function searched(key: CollectionKey, block: Uint8Array, vector: ArrayLike<number>): Int32Array {

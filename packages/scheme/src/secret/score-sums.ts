@@ -233,17 +233,3 @@ export function scoreChecker(
     return fits;
   };
 }
-
-/**
- * Whether these are the scores of the vectors that were summed, for this query (as encryptQuery
- * takes it). `integers` are those of slots 0 … count − 1, of slots no longer in use too. Whoever
- * answers may learn only whether they were refused.
- */
-export function scoresFit(
-  key: CollectionKey,
-  sums: ScoreSums,
-  query: ArrayLike<number>,
-  integers: Int32Array,
-): boolean {
-  return scoreChecker(key, query)(sums, integers);
-}

@@ -1,20 +1,17 @@
 // Open queries, with the secret of a device or with a public key. Every call draws fresh
 // randomness.
 
-import { randomBytes, randomSeed } from '@hers/ring';
-import { OPEN_EPHEMERAL, OPEN_ERRORS } from '../../domains.ts';
 import { HersError } from '../../errors.ts';
+import { OPEN_EPHEMERAL } from '../../layout.ts';
 import type { OpenPlan } from '../../open/plan.ts';
-import { decodePublicKey, publicKeyMask } from '../../open/public-key.ts';
-import { encodeOpenQuery, type OpenQuery, openQueryMask } from '../../open/query.ts';
+import { decodePublicKey, encodeOpenQuery, type OpenQuery, openQueryMask, publicKeyMask } from '../../open/query.ts';
 import { EvaluationRing, P1, Q, type Residues } from '../../open/ring.ts';
 import { encodeVectors } from '../../vectors.ts';
-import { ID_BYTES, SEED_BYTES } from '../../wire.ts';
-import type { Entropy } from '../encrypt.ts';
+import { SEED_BYTES } from '../../wire.ts';
+import { type Entropy, platform } from '../encrypt.ts';
 import type { CollectionKey } from '../key.ts';
 import { deviceSecret, deviceSeed } from './secrets.ts';
 
-const platform: Entropy = { seed: randomSeed, id: () => randomBytes(ID_BYTES) };
 const MODULI = [Q, P1];
 
 /** What a device needs to ask, and nothing that opens the gallery. The seed is secret. */
@@ -143,9 +140,7 @@ function coordinates({ levels, width }: OpenPlan, words: Uint32Array): Uint32Arr
 }
 
 function draw(ring: EvaluationRing, key: Uint8Array, index: number): Residues {
-  const small = ring.ring(Q);
-  small.error(small.words[0], { key, domain: OPEN_ERRORS, index });
-  const values = small.words[0].values.slice();
+  const values = ring.errors(key, index);
   const out = MODULI.map((l) => ring.embed(l, values));
   values.fill(0);
   return out;

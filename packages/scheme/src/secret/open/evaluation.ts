@@ -2,18 +2,10 @@
 // fresh under a mask that is not would let a store average them away.
 
 import { randomSeed } from '@hers/ring';
-import { OPEN_ERRORS } from '../../domains.ts';
-import {
-  type EvaluationPiece,
-  encodeEvaluation,
-  evaluationMask,
-  type Part,
-  SECRETS_A_PIECE,
-  samplesOf,
-} from '../../open/evaluation.ts';
-import { LAST_LEVELS, lastExponent, stepExponent } from '../../open/parameters.ts';
-import { encodePublicKey, publicKeyMask } from '../../open/public-key.ts';
+import { encodeEvaluation, evaluationMask, type Part, SECRETS_A_PIECE, samplesOf } from '../../open/evaluation.ts';
+import { encodePublicKey, publicKeyMask } from '../../open/query.ts';
 import { EvaluationRing, P1, P2, Q, type Residues } from '../../open/ring.ts';
+import { LAST_LEVELS, lastExponent, stepExponent } from '../../parameters.ts';
 import type { CollectionKey } from '../key.ts';
 import { OpenSecrets, openPlanOf, type Secret } from './secrets.ts';
 
@@ -137,8 +129,7 @@ function pieceOf(
     return encryption(ring, primes, mask, under, { key: errors, index: at }, hidden);
   });
   errors.fill(0);
-  const made: EvaluationPiece = { ...head, bodies };
-  return encodeEvaluation(made);
+  return encodeEvaluation({ ...head, bodies });
 }
 
 /** KSK(from(x^exponent) → to): p2·from in residue j of the digit modulo prime j. */
@@ -149,7 +140,6 @@ function switching(ring: EvaluationRing, from: Secret, exponent: number, to: Sec
   }));
 }
 
-/** Both keys of step k. */
 function stepKeys(ring: EvaluationRing, from: Secret, k: number, to: Secret): Sample[] {
   return [...switching(ring, from, 1, to), ...switching(ring, from, stepExponent(ring.n, k), to)];
 }
@@ -169,7 +159,7 @@ function encryption(
   errors: { readonly key: Uint8Array; readonly index: number },
   hidden: Sample['hidden'],
 ): Residues {
-  const small = drawErrors(ring, errors);
+  const small = ring.errors(errors.key, errors.index);
   const body = primes.map((l, i) => {
     const noise = ring.ntt(l, ring.embed(l, small));
     const plain = ring.subtract(l, noise, ring.multiply(l, mask[i], under.residues[l]));
@@ -178,15 +168,6 @@ function encryption(
   });
   small.fill(0);
   return body;
-}
-
-function drawErrors(
-  ring: EvaluationRing,
-  { key, index }: { readonly key: Uint8Array; readonly index: number },
-): Int32Array {
-  const draw = ring.ring(Q);
-  draw.error(draw.words[0], { key, domain: OPEN_ERRORS, index });
-  return draw.words[0].values.slice();
 }
 
 /** The residues of s(x^exponent) in NTT form. */

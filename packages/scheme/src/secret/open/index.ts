@@ -1,6 +1,6 @@
 // Open queries, the side of key holder and device (README.md §9).
 
-export { type QueryResponses, ResponseSecrets } from './decrypt.ts';
+export { type QueryResponses, type ReadQuery, ResponseSecrets, readOpenQuery } from './decrypt.ts';
 export {
   type DeviceKey,
   encryptPublicQuery,
@@ -10,4 +10,3 @@ export {
   makeDeviceKey,
 } from './encrypt.ts';
 export { makeDeviceEvaluation, makeEvaluationKeys, makePublicKey } from './evaluation.ts';
-export { type ReadQuery, readOpenQuery } from './read-query.ts';

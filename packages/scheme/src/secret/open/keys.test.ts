@@ -5,14 +5,13 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { openCollection, SMALL } from '../../../testing/open.ts';
 import { decodeEvaluation, deviceKeysIn } from '../../open/evaluation.ts';
-import { LAST_LEVELS, lastExponent, stepExponent } from '../../open/parameters.ts';
 import { LARGEST_SPECTRUM, openPlan } from '../../open/plan.ts';
-import { decodePublicKey, publicKeyMask } from '../../open/public-key.ts';
+import { decodePublicKey, publicKeyMask } from '../../open/query.ts';
 import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from '../../open/ring.ts';
+import { LAST_LEVELS, lastExponent, stepExponent } from '../../parameters.ts';
 import { MasterSeed } from '../key.ts';
 import { makeDeviceEvaluation } from './evaluation.ts';
-import { OpenSecrets, type Secret } from './secrets.ts';
-import { spectralPeak } from './spectrum.ts';
+import { OpenSecrets, type Secret, spectralPeak } from './secrets.ts';
 
 const c = openCollection({ ...SMALL, dimension: 20 });
 const { parameters, levels } = c.plan;

@@ -5,7 +5,7 @@ import { randomVectors } from '../../../testing/samples.ts';
 import { HersError } from '../../errors.ts';
 import { encodeOpenQuery, type OpenQuery, openQueryMask } from '../../open/query.ts';
 import { EvaluationRing } from '../../open/ring.ts';
-import { readOpenQuery } from './read-query.ts';
+import { readOpenQuery } from './decrypt.ts';
 import { deviceSecret, deviceSeed } from './secrets.ts';
 
 const vectorOf = (label: string, dimension: number, norm = 1) => {

@@ -2,16 +2,13 @@
 // switched along, the result secret s, the response secrets z_v, and one t_0 for every device. All
 // follow from the master seed, the collection, the plan and a generation (README.md §9).
 
-import { hkdf } from '@noble/hashes/hkdf.js';
-import { sha256 } from '@noble/hashes/sha2.js';
-import { DEVICE_SECRET, GALLERY_SECRETS, OPEN_SECRETS } from '../../domains.ts';
 import { HersError } from '../../errors.ts';
-import type { OpenSet } from '../../open/parameters.ts';
+import { DEVICE_SECRET, GALLERY_SECRETS, OPEN_SECRETS } from '../../layout.ts';
 import { LARGEST_SPECTRUM, type OpenPlan } from '../../open/plan.ts';
 import { EvaluationRing, type Residues } from '../../open/ring.ts';
+import type { OpenSet } from '../../parameters.ts';
 import { SEED_BYTES } from '../../wire.ts';
-import { type CollectionKey, openSeed, secretsOf } from '../key.ts';
-import { spectralPeak } from './spectrum.ts';
+import { type CollectionKey, derive, openSeed, secretsOf } from '../key.ts';
 
 /** Ternary coefficients, and their residues in NTT form. */
 export interface Secret {
@@ -20,7 +17,6 @@ export interface Secret {
 }
 
 const LARGEST_NUMBER = 0xffffffff;
-const SALT = new TextEncoder().encode('HERS v1');
 
 /** Places of the secrets in their stream. The result secret is drawn from RESULT on. */
 const RESPONSE = 64;
@@ -30,12 +26,10 @@ function isNumber(x: number): boolean {
   return Number.isInteger(x) && x >= 0 && x <= LARGEST_NUMBER;
 }
 
-function derive(seed: Uint8Array, label: string, number: number): Uint8Array {
-  const name = new TextEncoder().encode(label);
-  const info = new Uint8Array(name.length + 5);
-  info.set(name);
-  new DataView(info.buffer).setUint32(name.length + 1, number, true);
-  return hkdf(sha256, seed, SALT, info, SEED_BYTES);
+function numbered(seed: Uint8Array, label: string, number: number): Uint8Array {
+  const context = new Uint8Array(4);
+  new DataView(context.buffer).setUint32(0, number, true);
+  return derive(seed, label, context, SEED_BYTES);
 }
 
 /** A ternary secret modulo all primes. The caller wipes it. */
@@ -46,11 +40,6 @@ function expand(set: OpenSet, key: Uint8Array, domain: number, index: number): S
   const small = draw.words[0].values.slice();
   const residues = ring.primes.map((_, l) => ring.ntt(l, ring.embed(l, small)));
   return { small, residues };
-}
-
-function wipeSecret({ small, residues }: Secret): void {
-  small.fill(0);
-  for (const words of residues) words.fill(0);
 }
 
 /** The plan of a key that was made with `openPlan`. */
@@ -65,7 +54,7 @@ export function deviceSeed(key: CollectionKey, generation: number, number: numbe
   if (!isNumber(number)) throw new HersError('INVALID_ARGUMENT', 'the number of a device is from 0 to 2^32 − 1');
   const seed = generationSeed(key, generation);
   try {
-    return derive(seed, 'device', number);
+    return numbered(seed, 'device', number);
   } finally {
     seed.fill(0);
   }
@@ -74,7 +63,7 @@ export function deviceSeed(key: CollectionKey, generation: number, number: numbe
 function generationSeed(key: CollectionKey, generation: number): Uint8Array {
   openPlanOf(key);
   if (!isNumber(generation)) throw new HersError('INVALID_ARGUMENT', 'a generation is from 0 to 2^32 − 1');
-  return derive(openSeed(key), 'generation', generation);
+  return numbered(openSeed(key), 'generation', generation);
 }
 
 /** t_0, from the seed of a device. */
@@ -119,7 +108,7 @@ export class OpenSecrets {
     return secret;
   }
 
-  /** Gallery secret s_j. */
+  /** s_j. */
   gallery(j: number): Secret {
     return this.#keep(expand(this.#set, secretsOf(this.#key).key, GALLERY_SECRETS, j));
   }
@@ -141,7 +130,7 @@ export class OpenSecrets {
   }
 
   wipe(): void {
-    for (const secret of this.#made) wipeSecret(secret);
+    for (const { small, residues } of this.#made) for (const words of [small, ...residues]) words.fill(0);
     this.#made.length = 0;
     this.#seed.fill(0);
     EvaluationRing.of(this.#set).wipe();
@@ -154,4 +143,52 @@ export class OpenSecrets {
   toJSON(): string {
     return '[OpenSecrets]';
   }
+}
+
+/** cos and sin of π·j/n for j = 0 … n−1. */
+function rootsOf(n: number): { readonly re: Float64Array; readonly im: Float64Array } {
+  const re = new Float64Array(n).fill(1);
+  const im = new Float64Array(n);
+  // The root of angle π/2, halved until it is π/n: bit b of j stands for the angle π·2^b/n.
+  let [c, s] = [0, 1];
+  for (let bit = n / 2; bit >= 1; bit /= 2) {
+    for (let j = 0; j < n; j++) {
+      if ((j & bit) === 0) continue;
+      const [x, y] = [re[j], im[j]];
+      re[j] = x * c - y * s;
+      im[j] = x * s + y * c;
+    }
+    const half = Math.sqrt((1 + c) / 2);
+    s /= 2 * half;
+    c = half;
+  }
+  return { re, im };
+}
+
+/** max |ŝ(ζ)|², divided by its mean 2n/3 for uniform ternary coefficients. */
+export function spectralPeak(secret: Int32Array): number {
+  const n = secret.length;
+  const roots = rootsOf(n);
+  const re = Float64Array.from(secret, (x, j) => x * roots.re[j]);
+  const im = Float64Array.from(secret, (x, j) => x * roots.im[j]);
+  // Decimation in frequency: the order of the outputs does not matter.
+  for (let size = n; size > 1; size /= 2) {
+    const half = size / 2;
+    const step = (2 * n) / size;
+    for (let from = 0; from < n; from += size)
+      for (let j = 0; j < half; j++) {
+        const [u, v] = [from + j, from + j + half];
+        const [x, y] = [re[u] - re[v], im[u] - im[v]];
+        re[u] += re[v];
+        im[u] += im[v];
+        const [c, s] = [roots.re[j * step], roots.im[j * step]];
+        re[v] = x * c - y * s;
+        im[v] = x * s + y * c;
+      }
+  }
+  let largest = 0;
+  for (let j = 0; j < n; j++) largest = Math.max(largest, re[j] * re[j] + im[j] * im[j]);
+  re.fill(0);
+  im.fill(0);
+  return largest / ((2 * n) / 3);
 }
