@@ -96,7 +96,7 @@ const PUBLISHED: readonly Published[] = [
       './versions': 'client/src/session/versions.node.ts',
     },
     // The store, and with it native code, is in `hers` alone.
-    instead: { '#folder': './src/transport/folder.web.ts' },
+    instead: { '#folder': './src/absent.web.ts' },
   },
 ];
 

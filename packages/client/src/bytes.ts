@@ -86,3 +86,17 @@ export async function sha256(bytes: Uint8Array): Promise<Uint8Array> {
 export async function joined(pieces: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
   return concatBytes(...(await Array.fromAsync(pieces)));
 }
+
+/**
+ * Returns the length to which this many bytes are padded by the rule Padmé (Nikitin, Barman, Lueks,
+ * Underwood, Hubaux, Ford: Reducing Metadata Leakage from Encrypted Files and Communication with
+ * PURBs, PETS 2019, section 4). A size then says O(log log) bits about what it covers, for at most
+ * 12 %.
+ */
+export function padme(length: number): number {
+  if (length < 2) return length;
+  const exponent = 31 - Math.clz32(length);
+  const digits = 32 - Math.clz32(exponent);
+  const step = 2 ** (exponent - digits);
+  return step <= 1 ? length : Math.ceil(length / step) * step;
+}

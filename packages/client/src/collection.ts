@@ -4,26 +4,41 @@ import type { Compressor } from '@hers/compress';
 import type { Plan } from '@hers/scheme';
 import { HersError, type Many, refuseUnknown } from '@hers/service';
 import { hex } from './bytes.ts';
-import type { Fields, FieldValue } from './fields/field.ts';
+import { type Fields, type FieldValue, invalid } from './fields/field.ts';
 import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
-import { type Choice, chosenCount, chosenRecords, fieldsOf, isChosen, type ListedRecord } from './search/choice.ts';
-import { inPartitions, type Partition, partitionsOf } from './search/partitions.ts';
+import {
+  type Choice,
+  chosenCount,
+  chosenRecords,
+  fieldsOf,
+  inPartitions,
+  isChosen,
+  type ListedRecord,
+  type Partition,
+  partitionsOf,
+} from './search/choice.ts';
 import { prepare } from './search/scan.ts';
-import { search } from './search/search.ts';
-import type { SearchOptions, SearchResult } from './search/search-options.ts';
-import { type Group, type Verification, type VerifyOptions, verify } from './search/verify.ts';
+import type { SearchOptions, SearchResult } from './search/search.ts';
+import { type Group, search, type Verification, type VerifyOptions, verify } from './search/search.ts';
 import { InconsistentRead } from './session/reader.ts';
 import type { CollectionSession } from './session/session.ts';
 import type { View } from './session/view.ts';
 import { removeRecords } from './writing/enrolment.ts';
-import { type ExpireOptions, type ExpiryReceipt, expire } from './writing/expiry.ts';
 import { addFields, completeFields, dropFields, type PayloadUpdate, updatePayloads } from './writing/fields.ts';
-import { type MaintenanceOptions, optimize, reindex, rotate } from './writing/maintenance.ts';
-import type { UpsertResult } from './writing/tally.ts';
+import {
+  type ExpireOptions,
+  type ExpiryReceipt,
+  expire,
+  type MaintenanceOptions,
+  optimize,
+  reindex,
+  rotate,
+} from './writing/maintenance.ts';
+import type { UpsertResult } from './writing/upsert.ts';
 import { type UpsertOptions, upsert } from './writing/upsert.ts';
 
 /** A record as it was enrolled. */
@@ -266,10 +281,7 @@ export class Collection {
     const options = which as { readonly filter: Filter };
     refuseUnknown(options, { filter: true }, 'delete');
     if (options.filter === undefined)
-      throw new HersError(
-        'INVALID_ARGUMENT',
-        'give ids to delete, or a filter; an empty filter, {}, means all records',
-      );
+      throw invalid('give ids to delete, or a filter; an empty filter, {}, means all records');
     const { choices } = this.#session;
     const ids = await Array.fromAsync(this.list(options));
     // Another writer may have changed one of them since.
@@ -339,7 +351,7 @@ export class Collection {
    * await tokens.create({ scope: 'write', collection: 'faces', partitions });
    */
   partitionHandle(name: string): string {
-    if (typeof name !== 'string') throw new HersError('INVALID_ARGUMENT', 'a partition has a name');
+    if (typeof name !== 'string') throw invalid('a partition has a name');
     return this.#handleOf(name.normalize('NFC'));
   }
 
@@ -379,7 +391,7 @@ export class Collection {
   async *#listed(options: ListOptions): AsyncGenerator<{ readonly view: View; readonly record: ListedRecord }> {
     refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
     const { filter, partitions, limit = Number.POSITIVE_INFINITY, after } = options;
-    if (!(limit >= 1)) throw new HersError('INVALID_ARGUMENT', 'limit is at least 1');
+    if (!(limit >= 1)) throw invalid('limit is at least 1');
     const view = await this.#session.refresh();
     const part = inPartitions(this.#session, view, partitions);
     const place = after === undefined ? undefined : view.locate(after);
@@ -570,7 +582,7 @@ export class Collection {
   async reindex(compressor: Uint8Array | null, options: MaintenanceOptions = {}): Promise<void> {
     // What was forgotten must not take a compressor away.
     if (compressor !== null && !(compressor instanceof Uint8Array))
-      throw new HersError('INVALID_ARGUMENT', 'a compressor is the bytes of its file, or null for none');
+      throw invalid('a compressor is the bytes of its file, or null for none');
     const { request } = this.#session.keyring.descriptor;
     await reindex(this.#session, compressor ? await openCompressor(compressor, request) : undefined, options);
   }
@@ -606,8 +618,7 @@ function storedRecord(record: PlainRecord): StoredRecord {
 /** INVALID_ARGUMENT unless it is an id, or an array of them. */
 function idsOf(ids: string | readonly string[]): readonly string[] {
   const all = typeof ids === 'string' ? [ids] : ids;
-  if (!Array.isArray(all) || all.some((id) => typeof id !== 'string'))
-    throw new HersError('INVALID_ARGUMENT', 'give an id, or an array of ids');
+  if (!Array.isArray(all) || all.some((id) => typeof id !== 'string')) throw invalid('give an id, or an array of ids');
   return all;
 }
 
@@ -617,9 +628,6 @@ async function keeperPart(): Promise<typeof import('#keeper')> {
     return await import('#keeper');
   } catch (error) {
     if ((error as { code?: string }).code !== 'ERR_MODULE_NOT_FOUND') throw error;
-    throw new HersError(
-      'INVALID_ARGUMENT',
-      'devices need packages that are not installed: npm install hpke @noble/curves @noble/post-quantum',
-    );
+    throw invalid('devices need packages that are not installed: npm install hpke @noble/curves @noble/post-quantum');
   }
 }

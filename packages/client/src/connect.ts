@@ -3,7 +3,8 @@
 import { HersError, refuseUnknown } from '@hers/service';
 import { checkKey, Database } from './database.ts';
 import { CONNECT_OPTIONS, type ConnectOptions } from './database-options.ts';
-import { checkPartitions } from './search/partitions.ts';
+import { checkPartitions } from './search/choice.ts';
+import { HTTP_OPTIONS } from './transport/connection.ts';
 import { HttpService } from './transport/http.ts';
 
 /**
@@ -56,16 +57,7 @@ export async function connect(where: string | readonly string[], options: Connec
     return new Database(service, { gallery, ...options });
   }
   if (typeof where !== 'string' || isServer(where)) {
-    const {
-      key: _key,
-      versions: _versions,
-      cache: _cache,
-      partitions: _partitions,
-      gallery: _gallery,
-      threads: _threads,
-      mode: _mode,
-      ...http
-    } = options;
+    const http = Object.fromEntries(Object.entries(options).filter(([name]) => Object.hasOwn(HTTP_OPTIONS, name)));
     const service = new HttpService(where, http);
     await service.hello();
     return new Database(service, { gallery: galleryOf(where), ...options });

@@ -139,24 +139,11 @@ export interface CollectionDescription extends CollectionSummary {
 }
 
 export const COLLECTION_OPTIONS: OptionNames<CollectionOptions> = {
-  dimension: true,
-  metric: true,
-  profile: true,
-  normBound: true,
-  queryNormBound: true,
-  integrity: true,
-  fields: true,
-  partitionBy: true,
-  compressor: true,
+  ...{ dimension: true, metric: true, profile: true, normBound: true, queryNormBound: true, integrity: true },
+  ...{ fields: true, partitionBy: true, compressor: true },
 };
 
 export const CONNECT_OPTIONS: OptionNames<ConnectOptions> = {
   ...HTTP_OPTIONS,
-  key: true,
-  versions: true,
-  cache: true,
-  partitions: true,
-  gallery: true,
-  threads: true,
-  mode: true,
+  ...{ key: true, versions: true, cache: true, partitions: true, gallery: true, threads: true, mode: true },
 };

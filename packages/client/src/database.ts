@@ -21,14 +21,14 @@ import {
   type ConnectOptions,
   type RestoreOptions,
 } from './database-options.ts';
+import { invalid } from './fields/field.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { encodeDescriptor, openDescriptor } from './formats/descriptor.ts';
 import { emptyManifest, liveCount, type Manifest, manifestHash, sealManifest } from './formats/manifest.ts';
 import { SnapshotHead } from './formats/snapshot-head.ts';
-import { Keyring } from './keys/keyring.ts';
+import { encodeDescriptor, Keyring, openDescriptor } from './keys/keyring.ts';
 import { makeSealer } from './keys/sealing.ts';
-import { checkPartitions } from './search/partitions.ts';
-import { completeEvaluation } from './session/evaluation.ts';
+import { checkPartitions } from './search/choice.ts';
+import { completeEvaluation } from './session/draft.ts';
 import type { ListCache } from './session/list-cache.ts';
 import { CollectionReader } from './session/reader.ts';
 import { CollectionSession } from './session/session.ts';
@@ -48,7 +48,7 @@ import { checkedFields } from './writing/fields.ts';
 export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
   if (key instanceof Uint8Array) MasterSeed.from(key).wipe();
   else if (!(key instanceof MasterSeed))
-    throw new HersError('INVALID_ARGUMENT', 'key is a MasterSeed: make one by MasterSeed.generate(), and keep it');
+    throw invalid('key is a MasterSeed: make one by MasterSeed.generate(), and keep it');
 }
 
 /**
@@ -82,7 +82,7 @@ export class Database {
     const { key, versions, cache, partitions, gallery = '', threads } = options;
     checkKey(key);
     if (cache !== undefined && typeof cache?.open !== 'function')
-      throw new HersError('INVALID_ARGUMENT', 'cache is a cache of lists: open one by openListCache(folder)');
+      throw invalid('cache is a cache of lists: open one by openListCache(folder)');
     checkPartitions(partitions);
     this.#service = service;
     this.#partitions = partitions?.map((name) => name.normalize('NFC'));
@@ -128,7 +128,7 @@ export class Database {
     const { compressor, fields: given = {}, partitionBy, ...request } = options;
     const fields = checkedFields(given);
     if (partitionBy !== undefined && fields[partitionBy] !== 'keyword')
-      throw new HersError('INVALID_ARGUMENT', 'partitionBy names one of the fields, of type keyword');
+      throw invalid('partitionBy names one of the fields, of type keyword');
     const id = crypto.getRandomValues(new Uint8Array(16));
     plan(request); // refuses what cannot be served
     const compression = compressor && (await openCompressor(compressor, request));
@@ -140,12 +140,7 @@ export class Database {
     sealer.wipe();
     await this.#service.createCollection(name, { id, descriptor: encodeDescriptor(this.#seed, descriptor), manifest });
     const hash = await manifestHash(manifest);
-    await this.#memory.update(this.#place(name), (seen) => ({
-      id: hex(id),
-      version: 1,
-      hash,
-      ...deletedAt(seen),
-    }));
+    await this.#memory.update(this.#place(name), (seen) => ({ id: hex(id), version: 1, hash, ...deletedAt(seen) }));
     await this.#forget(name);
     const collection = await this.collection(name);
     try {
@@ -434,23 +429,14 @@ export class Database {
         // Candidate sets that the store was shown still count.
         const { unverified = [], stopped = false } = seen?.id === id ? seen : {};
         const deletedIds = check ? deletedAt(seen).deletedIds?.filter((other) => other !== id) : undefined;
-        return {
-          id,
-          version,
-          hash,
-          unverified,
-          stopped,
-          ...(deletedIds?.length ? { deletedIds } : {}),
-        };
+        return { id, version, hash, unverified, stopped, ...(deletedIds?.length ? { deletedIds } : {}) };
       });
     } finally {
       await keyring.close();
     }
   }
 
-  /**
-   * Closes all collections and the connection, and overwrites the key.
-   */
+  /** Closes all collections and the connection, and overwrites the key. */
   async close(): Promise<void> {
     for (const collection of this.#open.values()) await (await collection.catch(() => undefined))?.close();
     this.#open.clear();

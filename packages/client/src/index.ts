@@ -21,19 +21,12 @@ export { checkFields, type Fields, type FieldType, type FieldValue, valuesOf } f
 export type { Condition, Filter } from './filter/filter.ts';
 export { parseFilter } from './filter/filter-text.ts';
 export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
-export type {
-  EnrolledByDevice,
-  Question,
-  QuestionOptions,
-  Refusal,
-  RefusalReason,
-} from './inbox/keeper.ts';
+export type { EnrolledByDevice, Question, QuestionOptions, Refusal, RefusalReason } from './inbox/keeper.ts';
 export { InMemoryNonces, type KnownNonce, type NonceMemory, type NonceState } from './inbox/memory.ts';
 export type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 export { isSealed, openKey, sealKey, unsealedKey } from './keys/keyfile.ts';
-export type { Partition } from './search/partitions.ts';
-export type { Match, SearchOptions, SearchResult } from './search/search-options.ts';
-export type { Group, Verification, VerifyOptions } from './search/verify.ts';
+export type { Partition } from './search/choice.ts';
+export type { Group, Match, SearchOptions, SearchResult, Verification, VerifyOptions } from './search/search.ts';
 export {
   type CachedList,
   type CachedLists,
@@ -45,8 +38,6 @@ export { InMemoryVersions, type Place, type Seen, type VersionMemory } from './s
 export type { HttpOptions } from './transport/connection.ts';
 export { HttpService } from './transport/http.ts';
 export type { RetryEvent, RetryOptions } from './transport/retry.ts';
-export type { ExpireOptions, ExpiryError, ExpiryReceipt } from './writing/expiry.ts';
 export type { PayloadUpdate } from './writing/fields.ts';
-export type { MaintenanceOptions } from './writing/maintenance.ts';
-export type { UpsertResult } from './writing/tally.ts';
-export type { UpsertError, UpsertOptions } from './writing/upsert.ts';
+export type { ExpireOptions, ExpiryError, ExpiryReceipt, MaintenanceOptions } from './writing/maintenance.ts';
+export type { UpsertError, UpsertOptions, UpsertResult } from './writing/upsert.ts';

@@ -12,10 +12,9 @@ import { decodeSections, encodeSections, HersError, withMethods } from '@hers/se
 import { openStore } from '@hers/store';
 import { scoreOf, vectorOf } from '../testing/client.ts';
 import { concat, hex, sha256 } from './bytes.ts';
-import { openDescriptor } from './formats/descriptor.ts';
 import { historyAfter, manifestHash, openManifest, sealManifest } from './formats/manifest.ts';
 import { type Collection, connect, Database, HttpService, MasterSeed, type VectorRecord } from './index.ts';
-import { Keyring } from './keys/keyring.ts';
+import { Keyring, openDescriptor } from './keys/keyring.ts';
 import { seal } from './keys/sealing.ts';
 import { repairGallery } from './repair/repair.node.ts';
 import { CollectionSession } from './session/session.ts';

@@ -7,11 +7,10 @@ import { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
 import { hex, sha256 } from '../src/bytes.ts';
 import { encrypted, keyFrom } from '../src/crew/crew.ts';
-import { openDescriptor } from '../src/formats/descriptor.ts';
 import { List, sealList } from '../src/formats/lists.ts';
 import { emptyManifest, type ManifestBlock, sealManifest } from '../src/formats/manifest.ts';
 import { sealingKey, VERSION_BYTES } from '../src/formats/records.ts';
-import { Keyring } from '../src/keys/keyring.ts';
+import { Keyring, openDescriptor } from '../src/keys/keyring.ts';
 import { makeSealer } from '../src/keys/sealing.ts';
 
 const EPOCH = 0;

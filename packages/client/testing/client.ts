@@ -5,8 +5,8 @@ import { checksum } from '@hers/ring';
 import { decodeQuery, decodeResponse, encodeResponse, type Metric, plan } from '@hers/scheme';
 import { type MasterSeed, withCanaries } from '@hers/scheme/secret';
 import { Renewable, type Service } from '@hers/service';
-import { openDescriptor } from '../src/formats/descriptor.ts';
-import type { UpsertResult } from '../src/writing/tally.ts';
+import { openDescriptor } from '../src/keys/keyring.ts';
+import type { UpsertResult } from '../src/writing/upsert.ts';
 
 /**
  * A needle in every encoding somebody might write it in; base64 wherever it begins among other

@@ -5,20 +5,16 @@ import type { MasterSeed } from '@hers/scheme/secret';
 import type { Service } from '@hers/service';
 import type { Fields } from '../src/fields/field.ts';
 import type { Filter } from '../src/filter/filter.ts';
-import type { BlockColumns } from '../src/formats/columns.ts';
-import { openDescriptor } from '../src/formats/descriptor.ts';
-import type { List } from '../src/formats/lists.ts';
+import type { BlockColumns, List } from '../src/formats/lists.ts';
 import { emptyManifest, type ManifestBlock } from '../src/formats/manifest.ts';
-import { Keyring } from '../src/keys/keyring.ts';
+import { Keyring, openDescriptor } from '../src/keys/keyring.ts';
 import { Choices, chosenCount } from '../src/search/choice.ts';
 import type { ListCache } from '../src/session/list-cache.ts';
-import { Places } from '../src/session/places.ts';
 import { CollectionReader } from '../src/session/reader.ts';
 import { InMemoryVersions } from '../src/session/versions.ts';
-import { View } from '../src/session/view.ts';
+import { Places, View } from '../src/session/view.ts';
 
-export { Column, columnOf, Numbers, Texts } from '../src/fields/column.ts';
-export { Interned } from '../src/fields/interned.ts';
+export { Column, columnOf, Interned, Numbers, Texts } from '../src/fields/column.ts';
 export { List } from '../src/formats/lists.ts';
 
 export interface OpenView {

@@ -2,7 +2,7 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import type { KeyMaterial } from './crew.ts';
-import { workFor } from './crew-work.ts';
+import { workFor } from './crew.ts';
 import type { Task } from './workers.ts';
 
 // `workerData` lasts as long as the thread, and the seed in it not longer than this.

@@ -1,7 +1,7 @@
 // What does the cryptography: this thread, or several. A crew seals records, encrypts blocks, and
 // decrypts and ranks responses; a crew of workers does so on all cores.
 
-import { type PlanRequest, plan } from '@hers/scheme';
+import { type Plan, type PlanRequest, plan } from '@hers/scheme';
 import {
   type CanaryPlace,
   type CollectionKey,
@@ -23,6 +23,7 @@ import { RecordKeys, sealingKey } from '../formats/records.ts';
 import { makeSealer } from '../keys/sealing.ts';
 import { type Candidate, type Order, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+import type { Answer, Task } from './workers.ts';
 
 /** What keys are derived from; workers derive their own. */
 export interface KeyMaterial {
@@ -38,20 +39,17 @@ export interface KeyMaterial {
  */
 export type Decryption = QuerySecret | OpenDecryption;
 
-/** An open query as it was sent. */
 export interface OpenDecryption {
   readonly queryId: Uint8Array;
   readonly generation: number;
 }
 
-/** One response to decrypt and rank. */
 export interface DecryptTask {
   readonly response: Uint8Array;
   /** Of a packed response: which of its blocks. */
   readonly place?: number | undefined;
   /** The block's number among those of the search, for the candidates. */
   readonly block: number;
-  /** Where its canaries are. */
   readonly canaries: CanaryPlace;
   /** Records to leave out, by their number among those of the block. */
   readonly dead: readonly number[];
@@ -103,14 +101,13 @@ export function keyFrom({ seed, request, collectionId, epoch }: KeyMaterial): Co
   return master.collectionKey(plan(request), collectionId, epoch);
 }
 
-/** What names and seals records under one epoch. */
 export interface BatchSealer {
   seal(batch: PlainBatch): Promise<SealedBatch>;
   wipe(): void;
 }
 
 /** Copies the seed before it returns its promise. */
-export async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
+async function sealerFrom(material: KeyMaterial): Promise<BatchSealer> {
   const { collectionId, epoch } = material;
   const master = MasterSeed.from(material.seed);
   try {
@@ -148,7 +145,7 @@ export async function hashed(made: Omit<EncryptedBlock, 'hash'>): Promise<Encryp
 }
 
 /** The response secrets of a collection, made when first needed, by generation. */
-export class OpenSecretsCache {
+class OpenSecretsCache {
   readonly #key: CollectionKey;
   readonly #made = new Map<number, ResponseSecrets>();
 
@@ -156,7 +153,6 @@ export class OpenSecretsCache {
     this.#key = key;
   }
 
-  /** What decrypts the responses to a query for this vector. */
   of({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
     let secrets = this.#made.get(generation);
     if (!secrets) this.#made.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
@@ -169,9 +165,7 @@ export class OpenSecretsCache {
   }
 }
 
-/**
- * Decrypts and ranks. Decryption gives squared distances; candidates have plain ones.
- */
+/** Decrypts and ranks. Decryption gives squared distances; candidates have plain ones. */
 export function rankResponses(
   key: CollectionKey,
   secret: Pick<QueryResponses, 'decrypt'>,
@@ -259,6 +253,10 @@ export class InProcessCrypto implements Crew {
     this.#sealing = sealerFrom(material);
   }
 
+  get plan(): Plan {
+    return this.#key.plan;
+  }
+
   async seal(batch: PlainBatch): Promise<SealedBatch> {
     return (await this.#sealing).seal(batch);
   }
@@ -277,4 +275,128 @@ export class InProcessCrypto implements Crew {
     this.#key.wipe();
     (await this.#sealing.catch(() => undefined))?.wipe();
   }
+}
+
+/** Where an array lies, and how many bytes an element has. */
+type Place = readonly [at: number, length: number, width: number];
+
+interface PackedTask extends Omit<DecryptTask, 'response' | 'slots' | 'groups' | 'sums'> {
+  readonly places: readonly (Place | undefined)[];
+}
+
+export interface PackedTasks {
+  readonly memory: ArrayBuffer;
+  readonly tasks: readonly PackedTask[];
+}
+
+/** Arrays of any type begin at a multiple of this. */
+const ALIGNMENT = 8;
+
+const aligned = (bytes: number) => Math.ceil(bytes / ALIGNMENT) * ALIGNMENT;
+
+/**
+ * Lays what belongs to one message into one piece of memory, which moves: a message that copies
+ * hundreds of small arrays costs more than decrypting them. The memory is new, or some that is no
+ * longer needed, if it is large enough.
+ */
+export function packTasks(tasks: readonly DecryptTask[], spare?: ArrayBuffer): PackedTasks {
+  const arraysOf = ({ response, slots, groups, sums }: DecryptTask) => [response, slots, groups, sums];
+  // Several tasks may be about one packed response.
+  const all = new Set(tasks.flatMap((task) => arraysOf(task).filter((array) => array !== undefined)));
+  let total = 0;
+  for (const array of all) total += aligned(array.byteLength);
+  const bytes = new Uint8Array(spare && spare.byteLength >= total ? spare : new ArrayBuffer(total));
+  const places = new Map<Codes, Place>();
+  let at = 0;
+  const pack = (array: Codes | undefined): Place | undefined => {
+    if (!array) return undefined;
+    const known = places.get(array);
+    if (known) return known;
+    const place: Place = [at, array.length, array.BYTES_PER_ELEMENT];
+    places.set(array, place);
+    bytes.set(new Uint8Array(array.buffer, array.byteOffset, array.byteLength), at);
+    at += aligned(array.byteLength);
+    return place;
+  };
+  const packed = tasks.map((task) => {
+    const { place, block, canaries, dead } = task;
+    return { ...(place === undefined ? {} : { place }), block, canaries, dead, places: arraysOf(task).map(pack) };
+  });
+  return { memory: bytes.buffer, tasks: packed };
+}
+
+/** The same tasks, as views of the memory. */
+export function unpackTasks({ memory, tasks }: PackedTasks): DecryptTask[] {
+  const known = new Map<number, Codes>();
+  const unpack = (place: Place | undefined): Codes | undefined => {
+    if (!place) return undefined;
+    const [at, length, width] = place;
+    const found = known.get(at);
+    if (found && length > 0) return found;
+    const array =
+      width === 1
+        ? new Uint8Array(memory, at, length)
+        : width === 2
+          ? new Uint16Array(memory, at, length)
+          : new Uint32Array(memory, at, length);
+    if (length > 0) known.set(at, array);
+    return array;
+  };
+  return tasks.map(({ places, ...rest }) => {
+    const [response, slots, groups, sums] = places.map(unpack);
+    return { ...rest, response, slots, groups, sums } as DecryptTask;
+  });
+}
+
+export interface Done {
+  readonly answer: Answer;
+  /** Memory that moves back instead of being copied. */
+  readonly transfer: ArrayBuffer[];
+}
+
+/** Takes ownership of the seed, and overwrites it once the keys are derived. */
+export function workFor(material: KeyMaterial): (task: Task) => Promise<Done> {
+  const crew = crewFrom(material);
+
+  async function perform(task: Task): Promise<unknown> {
+    if (task.kind === 'wipe') {
+      await crew.close();
+      return {};
+    }
+    if (task.kind === 'seal') return crew.seal(task.batch);
+    if (task.kind === 'encrypt') return crew.encrypt(task.vectors, task.handle);
+    const tasks = unpackTasks(task.packed);
+    if (!('secret' in task.secret)) return crew.decrypt(task.secret, tasks, task.options);
+    using secret = QuerySecret.from(crew.plan, task.secret);
+    return await crew.decrypt(secret, tasks, task.options); // awaited: the secret is wiped on the way out
+  }
+
+  return async (task) => {
+    try {
+      const value = await perform(task);
+      // These came for the task alone.
+      if (task.kind === 'seal') freeBytes(...Object.values(task.batch).filter(ArrayBuffer.isView));
+      if (task.kind === 'encrypt') freeBytes(task.vectors);
+      // What responses came in goes back, for others: memory of every search would be garbage here.
+      const spare = task.kind === 'decrypt' ? task.packed.memory : undefined;
+      return { answer: { value, spare }, transfer: spare ? [spare] : memoryOf(value) };
+    } catch (error) {
+      // Only the typed ones are meant for people; a worker's stack would help nobody.
+      const { code, message } = error instanceof HersError ? error : { code: 'INTEGRITY', message: 'a worker failed' };
+      return { answer: { code, message }, transfer: [] };
+    }
+  };
+}
+
+function crewFrom(material: KeyMaterial): InProcessCrypto {
+  try {
+    return new InProcessCrypto(material);
+  } finally {
+    material.seed.fill(0);
+  }
+}
+
+function memoryOf(value: unknown): ArrayBuffer[] {
+  const arrays = value instanceof Uint8Array ? [value] : Object.values(value as object);
+  return arrays.filter((array) => ArrayBuffer.isView(array)).map((array) => array.buffer as ArrayBuffer);
 }

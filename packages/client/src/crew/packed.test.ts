@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
 import type { DecryptTask } from './crew.ts';
-import { packTasks, unpackTasks } from './packed.ts';
+import { packTasks, unpackTasks } from './crew.ts';
 
 const bytes = fc.uint8Array({ maxLength: 40 });
 /** A view of memory that holds other things as well. */

@@ -11,18 +11,18 @@ import {
 } from '@hers/scheme';
 import { canRank, encryptQuery, type QuerySecret } from '@hers/scheme/secret';
 import { hex } from '../bytes.ts';
-import { startWorkers } from './crew.node.ts';
+import { RankedTogether, startWorkers } from './crew.node.ts';
 import {
   type Crew,
   type DecryptTask,
   encrypted,
   type KeyMaterial,
   keyFrom,
+  packTasks,
   type RankOptions,
   rankResponses,
+  unpackTasks,
 } from './crew.ts';
-import { packTasks, unpackTasks } from './packed.ts';
-import { RankedTogether } from './together.ts';
 
 const DIMENSION = 8;
 

@@ -6,8 +6,7 @@ import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
 import type { Crew, Decryption, DecryptTask, EncryptedBlock, OpenDecryption, RankOptions } from './crew.ts';
-import { type PackedTasks, packTasks } from './packed.ts';
-import type { RankedTogether } from './together.ts';
+import { type PackedTasks, packTasks } from './crew.ts';
 
 export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }
@@ -30,7 +29,6 @@ export type Answer =
   | { readonly value: unknown; readonly spare?: ArrayBuffer | undefined }
   | { readonly code: string; readonly message: string };
 
-/** One worker, on any platform. */
 export interface WorkerHandle {
   /** Gives it a task; only called while it has none. */
   begin(task: Task): void;
@@ -51,7 +49,12 @@ export function memoryOf(task: Task): ArrayBuffer[] {
   return 'secret' in secret ? [secret.secret.buffer as ArrayBuffer, packed.memory] : [packed.memory];
 }
 
-/** Where workers come from. */
+/** Native code that ranks many responses in one call, or returns nothing where a worker has to. */
+interface Together {
+  rank(...args: Parameters<Crew['decrypt']>): Promise<Candidate[] | undefined>;
+  close(): void;
+}
+
 export interface WorkerSource {
   /** Starts one; `answered` gets its answers, and `failed` is called if it ends by itself. */
   start(answered: (answer: Answer) => void, failed: (error: Error) => void): WorkerHandle;
@@ -82,11 +85,11 @@ export class Workers implements Crew {
   /** Sealing is done ahead of time, so it has the lowest priority. */
   readonly #seals: QueuedTask[] = [];
   readonly #spares: ArrayBuffer[] = [];
-  readonly #together: RankedTogether | undefined;
+  readonly #together: Together | undefined;
   #closed = false;
 
   /** Where native code can rank many responses `together`, workers are asked for the rest. */
-  constructor(source: WorkerSource, size: number, together?: RankedTogether) {
+  constructor(source: WorkerSource, size: number, together?: Together) {
     this.#source = source;
     this.size = size;
     this.#together = together;

@@ -1,7 +1,7 @@
 // A column as it is stored, before it is sealed:
 //
 //   column      format u8 (1), type u8, dictionary u8, least u8, slots u32, size u32, dictionary,
-//               lengths (of lists alone), codes, zeros up to Padmé's length (padme.ts)
+//               lengths (of lists alone), codes, zeros up to Padmé's length (bytes.ts)
 //   type        0 keyword, 1 number, 2 date, 3 boolean, 4 keyword[]
 //   dictionary  0 texts      packed lengths in bytes, UTF-8
 //               1 steps      decimals u8, base f64, step f64
@@ -17,7 +17,8 @@
 // bits of the range it is in (frame of reference), not those of its value.
 
 import { HersError, otherFormat } from '@hers/service';
-import { concat } from '../bytes.ts';
+import { concat, padme } from '../bytes.ts';
+import type { Interned } from './column.ts';
 import {
   areUnits,
   bitsFor,
@@ -34,10 +35,7 @@ import {
   Steps,
   Texts,
 } from './column.ts';
-import { isDate } from './date.ts';
-import { type FieldType, MAX_KEYWORD_BYTES, MAX_KEYWORDS } from './field.ts';
-import type { Interned } from './interned.ts';
-import { padme } from './padme.ts';
+import { type FieldType, isDate, MAX_KEYWORD_BYTES, MAX_KEYWORDS } from './field.ts';
 
 const FORMAT = 1;
 const HEAD_BYTES = 12;
@@ -110,10 +108,7 @@ function encodeDictionary(dictionary: Dictionary): { readonly kind: number; read
   if (decimals === undefined) return { kind: FLOATS, bytes: littleEndian(list) };
   const units = list.map((number) => Math.round(number * 10 ** decimals));
   const gaps = Array.from(units.subarray(1), (number, i) => number - units[i] - 1);
-  return {
-    kind: INTEGERS,
-    bytes: concat(Uint8Array.of(decimals), littleEndian(units.subarray(0, 1)), pack(gaps)),
-  };
+  return { kind: INTEGERS, bytes: concat(Uint8Array.of(decimals), littleEndian(units.subarray(0, 1)), pack(gaps)) };
 }
 
 /** What was encoded. The caller knows which field it is, and how many slots the block has. */

@@ -3,12 +3,10 @@ import { it } from 'node:test';
 import { HersError } from '@hers/service';
 import fc from 'fast-check';
 import { fieldsArbitrary, idOf, payloadsArbitrary } from '../../testing/filters.ts';
-import { hex } from '../bytes.ts';
-import { type Column, columnOf, Numbers, Steps, Texts } from './column.ts';
+import { hex, padme } from '../bytes.ts';
+import { type Column, columnOf, Interned, Numbers, Steps, Texts } from './column.ts';
 import { decodeColumn, encodeColumn } from './column-format.ts';
 import { type FieldType, type FieldValue, valuesOf } from './field.ts';
-import { Interned } from './interned.ts';
-import { padme } from './padme.ts';
 
 type Values = readonly (FieldValue | undefined)[];
 

@@ -10,9 +10,7 @@
 //   lists       the codes of all slots one after the other, ascending within a slot; ends[j] is
 //               where those of slot j end. A missing list is a single 0, an empty one has no codes.
 
-import { dateOf } from './date.ts';
-import { type Comparable, type FieldType, type FieldValue, fieldValue } from './field.ts';
-import type { Interned } from './interned.ts';
+import { type Comparable, dateOf, type FieldType, type FieldValue, fieldValue } from './field.ts';
 
 /** Slots of a block, at most. */
 export const MAX_SLOTS = 65536;
@@ -243,7 +241,6 @@ export function inUnits(integer: number, decimals: number): number {
   return integer / 10 ** decimals;
 }
 
-/** The bits of the largest number. */
 export function bitsFor(max: number): number {
   return max < 2 ** 32 ? 32 - Math.clz32(max) : 64 - Math.clz32(max / 2 ** 32);
 }
@@ -252,4 +249,20 @@ function commonDivisor(a: number, b: number): number {
   let [x, y] = [a, b];
   while (y !== 0) [x, y] = [y, x % y];
   return x;
+}
+
+/** How many strings are kept. Values that are worth it come back soon, so the first will do. */
+const LIMIT = 65536;
+
+/** Bounded: a field in which every record has a value of its own must not fill the memory. */
+export class Interned {
+  readonly #strings = new Map<string, string>();
+
+  /** An equal string that was seen before, or this one. */
+  of(text: string): string {
+    const known = this.#strings.get(text);
+    if (known !== undefined) return known;
+    if (this.#strings.size < LIMIT) this.#strings.set(text, text);
+    return text;
+  }
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import { dateOf, dateText } from './date.ts';
-import { checkFields, type FieldType, valuesOf } from './field.ts';
+import { checkFields, dateOf, dateText, type FieldType, valuesOf } from './field.ts';
 
 const isRefused = (message: RegExp) => ({ name: 'HersError', code: 'INVALID_ARGUMENT', message });
 const types: readonly FieldType[] = ['keyword', 'number', 'date', 'boolean', 'keyword[]'];

@@ -11,11 +11,9 @@
 import { HersError } from '@hers/service';
 import { type Codes, type Column, type Dictionary, MAX_SLOTS } from '../fields/column.ts';
 import { type Comparable, comparableOf, type Fields, type FieldValues, MAX_KEYWORDS } from '../fields/field.ts';
-import { canonicalText } from './canonical.ts';
 import type { Filter } from './filter.ts';
-import { type Test, type Tree, treeOf } from './tree.ts';
+import { canonicalText, type Test, type Tree, treeOf } from './tree.ts';
 
-/** The ids of a block's slots. */
 export interface IdColumn {
   readonly count: number;
   id(slot: number): string;
@@ -106,7 +104,6 @@ let scratch: { readonly words: number; readonly at: Uint32Array[] } = { words: 0
 
 export const wordsFor = (count: number): number => Math.ceil(count / 32);
 
-/** One block. */
 class Evaluation {
   readonly #columns: ReadonlyMap<string, Column>;
   readonly #ids: IdColumn;

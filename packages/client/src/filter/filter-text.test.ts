@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { HersError } from '@hers/service';
 import fc from 'fast-check';
+import { printFilter } from '../../testing/filter-print.ts';
 import { fieldsArbitrary, filterArbitrary, idOf, passesObviously, payloadsArbitrary } from '../../testing/filters.ts';
 import { compileFilter } from './evaluate.ts';
-import { printFilter } from './filter-print.ts';
 import { parseFilter } from './filter-text.ts';
 
 const fields = {

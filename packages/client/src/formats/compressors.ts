@@ -6,6 +6,7 @@ import { load } from '@hers/compress';
 import type { PlanRequest } from '@hers/scheme';
 import { HersError, type Service } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
+import { invalid } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 import type { Compression } from '../session/space.ts';
 import type { ManifestCompressor } from './manifest.ts';
@@ -20,7 +21,7 @@ const associatedData = (collectionId: Uint8Array, digest: string, piece: number)
 /** Opens a compressor's file for a collection; INVALID_ARGUMENT when it does not fit. */
 export async function openCompressor(file: Uint8Array, request: PlanRequest): Promise<Compression> {
   const refuse = (why: string): never => {
-    throw new HersError('INVALID_ARGUMENT', why);
+    throw invalid(why);
   };
   if ((request.metric ?? 'cosine') !== 'cosine') return refuse('a compressor needs the metric cosine');
   if (file.length > MAX_COMPRESSOR_BYTES) return refuse(`a compressor has at most ${MAX_COMPRESSOR_BYTES} bytes`);

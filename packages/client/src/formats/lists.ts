@@ -1,8 +1,8 @@
-// Which record is in which slot: a list for every block (for every addition, where a block grows),
-// sealed by the client and named by its hash in the manifest. The store keeps it without being able
-// to read it.
+// What is sealed for every block, and named by its hash in the manifest: a list that says which
+// record is in which slot, and a column of the values of each field (fields/column-format.ts says
+// what is in its seal, and how it is padded). The store keeps them without being able to read them.
 //
-//   list      format u32, count u32, entries, parts (parts.ts)
+//   list      format u32, count u32, entries, parts (records.ts)
 //   entry     length of the id u16, version (16 bytes), id (UTF-8)
 //   order     a part: for every entry its place in the order in which records were written, u16
 //   sums      a part, under `exact`: what the scores of these slots add up to (`scoreSums` of
@@ -12,9 +12,11 @@
 
 import { HersError, otherFormat } from '@hers/service';
 import { concat, hex, putHex, putText } from '../bytes.ts';
+import type { Column, Interned } from '../fields/column.ts';
+import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
+import { type FieldType, invalid, quoted } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
-import { decodeParts, encodePart } from './parts.ts';
-import { VERSION_BYTES } from './records.ts';
+import { decodeParts, encodePart, VERSION_BYTES } from './records.ts';
 
 export interface ListEntry {
   readonly id: string;
@@ -30,11 +32,9 @@ export interface ListEntry {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** The entries of a block, by slot. */
 export class List implements Iterable<ListEntry> {
   /** In UTF-8, one after the other. */
   readonly ids: Uint8Array;
-  /** Where each of them ends. */
   readonly #ends: Uint32Array;
   readonly #versions: Uint8Array;
   readonly #order: Uint16Array | undefined;
@@ -69,7 +69,6 @@ export class List implements Iterable<ListEntry> {
     return this.#ends.length;
   }
 
-  /** What it takes in memory. */
   get bytes(): number {
     return [this.ids, this.#ends, this.#versions, this.#order].reduce((sum, each) => sum + (each?.byteLength ?? 0), 0);
   }
@@ -92,7 +91,6 @@ export class List implements Iterable<ListEntry> {
     return decoder.decode(this.idBytes(slot));
   }
 
-  /** Whether the id in this slot is the one in these bytes. */
   hasId(slot: number, bytes: Uint8Array, length: number): boolean {
     const start = this.startOf(slot);
     if (this.#ends[slot] - start !== length) return false;
@@ -233,4 +231,52 @@ function words(bytes: Uint8Array): Uint16Array {
   const out = new Uint16Array(bytes.length / 2);
   for (let i = 0; i < out.length; i++) out[i] = view.getUint16(2 * i, true);
   return out;
+}
+
+export type BlockColumns = ReadonlyMap<string, Column>;
+
+/** Sealed, about. Whoever reads lists from a server takes no longer ones (transport/http.ts). */
+const MAX_COLUMN_BYTES = 2 ** 25 - 2 ** 10;
+
+/** The field's name is part of it, so that columns cannot take each other's places. */
+const columnData = (collectionId: Uint8Array, field: string) =>
+  concat(encoder.encode('column'), collectionId, encoder.encode(field));
+
+/**
+ * What is written is read first: a column that does not come out as it went in would keep everybody
+ * from opening the collection.
+ */
+export async function sealColumn(
+  sealer: Sealer,
+  collectionId: Uint8Array,
+  field: string,
+  column: Column,
+): Promise<Uint8Array> {
+  const { type, count } = column;
+  const encoded = encodeColumn(column);
+  if (encoded.length > MAX_COLUMN_BYTES)
+    throw invalid(`the values of ${count} records in the field ${quoted(field)} take more than 32 MiB; shorten them`);
+  const read = decodeColumn(encoded, type, count);
+  for (let slot = 0; slot < count; slot++)
+    if (String(read.value(slot)) !== String(column.value(slot)))
+      throw new HersError('INTEGRITY', `a bug: the field ${quoted(field)} cannot be written; nothing was changed`);
+  return seal(sealer, encoded, columnData(collectionId, field));
+}
+
+export interface ColumnShape {
+  readonly field: string;
+  readonly type: FieldType;
+  readonly count: number;
+}
+
+/** INTEGRITY if it is not that. */
+export async function openColumn(
+  sealer: Sealer,
+  collectionId: Uint8Array,
+  { field, type, count }: ColumnShape,
+  sealed: Uint8Array,
+  interned: Interned,
+): Promise<Column> {
+  const plain = await sealer.open(sealed, columnData(collectionId, field));
+  return decodeColumn(plain, type, count, interned);
 }

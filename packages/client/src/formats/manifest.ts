@@ -13,7 +13,7 @@
 
 import { decodeSections, encodeSections, HersError, otherFormat } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
-import { EXPECTED, type Fields, type FieldType } from '../fields/field.ts';
+import { EXPECTED, type Fields, type FieldType, invalid } from '../fields/field.ts';
 import { type Sealer, seal } from '../keys/sealing.ts';
 
 export interface ManifestBlock {
@@ -99,7 +99,6 @@ export interface ManifestEvaluation {
   readonly devices?: Readonly<Record<string, string>>;
 }
 
-/** All lists with pieces of evaluation keys. */
 export function evaluationListsOf({ lists, devices = {} }: ManifestEvaluation): string[] {
   return [...lists, ...Object.values(devices)];
 }
@@ -173,7 +172,6 @@ interface Parts {
   readonly fields?: { readonly must: true; readonly value: readonly (readonly [string, FieldType])[] };
   /** Of every block, in their order: columns by field. */
   readonly columns?: { readonly must: true; readonly value: readonly (readonly (readonly [string, string])[])[] };
-  /** The field that says in which partition a record is. */
   readonly partitionBy?: { readonly must: true; readonly value: string };
 }
 
@@ -351,7 +349,7 @@ export async function openManifest(
   const manifest = manifestIn(contentIn(plain));
   if ((manifest.partitionBy === undefined) !== (sections === undefined)) throw new HersError('INTEGRITY', SHAPELESS);
   if (!sections) {
-    if (only) throw new HersError('INVALID_ARGUMENT', `this collection ${NOT_LIMITED}`);
+    if (only) throw invalid(`this collection ${NOT_LIMITED}`);
     return manifest;
   }
   const named = sections.map(({ handle, hash, sealed: bytes }) => ({

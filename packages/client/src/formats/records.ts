@@ -7,19 +7,26 @@
 //
 //   sealed record   format u32, epoch u32, seal (sealing.ts)
 //   in the seal     version (16 bytes), length of the id u32, coordinates u32, length of the
-//                   payload u32, id (UTF-8), vector (f32), payload (JSON), parts (parts.ts)
+//                   payload u32, id (UTF-8), vector (f32), payload (JSON), parts
 //   projection      a part: what a compressor that may round differently elsewhere made of the
 //                   vector, as it was indexed (f32)
 //
 // Everything is little-endian.
+//
+// Named parts at the end of sealed records and lists are for what is added later, rather than a
+// format with another number. Each says whether a reader that does not know it may ignore it: one
+// marked `must understand` makes it refuse the whole thing with UNSUPPORTED_VERSION; one marked
+// `may ignore` it skips, and does not carry along when the thing is written again.
+//
+//   part            flags u8, length of the name u8, length of the content u32, name (ASCII),
+//                   content
 
 import type { MasterSeed } from '@hers/scheme/secret';
 import { freeBytes, HANDLE_BYTES, HersError, otherFormat } from '@hers/service';
 import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
-import { type Fields, type FieldValues, valuesOf } from '../fields/field.ts';
+import { type Fields, type FieldValues, invalid, valuesOf } from '../fields/field.ts';
 import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
 import { type BatchNames, FRAME_BYTES, type PlainBatch, type SealedBatch } from '../writing/batch.ts';
-import { decodeParts, encodePart, partBytes } from './parts.ts';
 
 export const VERSION_BYTES = 16;
 const MAX_ID_BYTES = 1024;
@@ -66,7 +73,6 @@ export interface PlainRecord {
   readonly projection?: Projection | undefined;
 }
 
-/** A record as it was read from the vault. */
 export interface OpenedRecord extends PlainRecord {
   /** The epoch it is sealed under. */
   readonly epoch: number;
@@ -107,7 +113,6 @@ export class PendingRecord {
 
 const NO_VALUES: FieldValues = new Map();
 
-/** What a record has in these fields. */
 export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): FieldValues {
   if (record instanceof PendingRecord) return record.values;
   const isNone = record.payload.length === 0 || Object.keys(fields).length === 0;
@@ -124,11 +129,9 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
  * @throws {HersError} INVALID_ARGUMENT: for what is no text of 1 to 1024 bytes in UTF-8.
  */
 export function checkId(id: unknown): asserts id is string {
-  if (typeof id !== 'string' || id.length === 0)
-    throw new HersError('INVALID_ARGUMENT', 'a record id is a string that is not empty');
-  if (!id.isWellFormed()) throw new HersError('INVALID_ARGUMENT', 'a record id holds half a surrogate pair');
-  if (isLonger(id, MAX_ID_BYTES))
-    throw new HersError('INVALID_ARGUMENT', `a record id has at most ${MAX_ID_BYTES} bytes`);
+  if (typeof id !== 'string' || id.length === 0) throw invalid('a record id is a string that is not empty');
+  if (!id.isWellFormed()) throw invalid('a record id holds half a surrogate pair');
+  if (isLonger(id, MAX_ID_BYTES)) throw invalid(`a record id has at most ${MAX_ID_BYTES} bytes`);
 }
 
 /** In UTF-8; bytes are only counted where it could matter. */
@@ -145,13 +148,9 @@ export function checkPayload(payload: Payload | undefined, id: string): string {
   } catch {
     text = undefined;
   }
-  if (text === undefined)
-    throw new HersError('INVALID_ARGUMENT', `the payload of ${JSON.stringify(id)} cannot be written as JSON`);
+  if (text === undefined) throw invalid(`the payload of ${JSON.stringify(id)} cannot be written as JSON`);
   if (isLonger(text, MAX_PAYLOAD_BYTES))
-    throw new HersError(
-      'INVALID_ARGUMENT',
-      `the payload of ${JSON.stringify(id)} is larger than ${MAX_PAYLOAD_BYTES} bytes`,
-    );
+    throw invalid(`the payload of ${JSON.stringify(id)} is larger than ${MAX_PAYLOAD_BYTES} bytes`);
   return text;
 }
 
@@ -229,7 +228,6 @@ function hashAll(
   }
 }
 
-/** The keyed hashes of one collection. */
 export class RecordKeys {
   /** What a seal is bound to: this, with handle and head in the room behind. */
   readonly #associatedData: Uint8Array;
@@ -259,7 +257,6 @@ export class RecordKeys {
     this.#version.wipe();
   }
 
-  /** Handle and version of every record of a batch. */
   name(batch: PlainBatch): BatchNames {
     const { versions: _, ...names } = this.#names(batch, layOut(batch));
     return names;
@@ -395,4 +392,40 @@ function broken(): HersError {
 
 export function payloadOf(record: PlainRecord): Payload | undefined {
   return record.payload.length === 0 ? undefined : JSON.parse(decoder.decode(record.payload));
+}
+
+const MUST_UNDERSTAND = 1;
+const PART_HEAD_BYTES = 6;
+const nameDecoder = new TextDecoder();
+
+export interface Part {
+  readonly name: string;
+  readonly must: boolean;
+  readonly content: Uint8Array;
+}
+
+export function partBytes(name: string, contentBytes: number): number {
+  return PART_HEAD_BYTES + name.length + contentBytes;
+}
+
+export function encodePart({ name, must, content }: Part): Uint8Array {
+  const head = Uint8Array.of(must ? MUST_UNDERSTAND : 0, name.length);
+  return concat(head, u32(content.length), encoder.encode(name), content);
+}
+
+/** The parts in these bytes; unknown ones are left out if they may be ignored. */
+export function decodeParts(bytes: Uint8Array, known: ReadonlySet<string>): Map<string, Uint8Array> {
+  const parts = new Map<string, Uint8Array>();
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  for (let at = 0; at < bytes.length; ) {
+    const nameAt = at + PART_HEAD_BYTES;
+    const contentAt = nameAt <= bytes.length ? nameAt + bytes[at + 1] : nameAt;
+    const end = contentAt <= bytes.length ? contentAt + view.getUint32(at + 2, true) : contentAt;
+    if (end > bytes.length) throw new HersError('INTEGRITY', 'sealed data ends in the middle of a part');
+    const name = nameDecoder.decode(bytes.subarray(nameAt, contentAt));
+    if (known.has(name)) parts.set(name, bytes.subarray(contentAt, end));
+    else if (bytes[at] & MUST_UNDERSTAND) throw otherFormat('this collection');
+    at = end;
+  }
+  return parts;
 }

@@ -8,12 +8,11 @@ import { concat, u32 } from '../bytes.ts';
 import { columnOf } from '../fields/column.ts';
 import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
 import { MasterSeed } from '../index.ts';
+import { encodeDescriptor, openDescriptor } from '../keys/keyring.ts';
 import { makeSealer, seal } from '../keys/sealing.ts';
-import { encodeDescriptor, openDescriptor } from './descriptor.ts';
 import { List, openList, sealList } from './lists.ts';
 import { emptyManifest, openManifest, sealManifest } from './manifest.ts';
-import { decodeParts, encodePart } from './parts.ts';
-import { RecordKeys } from './records.ts';
+import { decodeParts, encodePart, RecordKeys } from './records.ts';
 
 const isOther = (error: unknown) =>
   error instanceof HersError &&

@@ -8,8 +8,7 @@
 import type { Metric } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
-import { isTextSignedBy, SIGNING_KEY_BYTES, signText } from './envelopes.ts';
-import { KEM_PUBLIC_BYTES } from './hybrid-kem.ts';
+import { isTextSignedBy, KEM_PUBLIC_BYTES, SIGNING_KEY_BYTES, signText } from './envelopes.ts';
 
 /** What queries and enrolments are made with, and what is public of it. */
 export interface DeviceKeys {

@@ -8,8 +8,7 @@ import { collectionPath, ENVELOPE_NONCE_BYTES, type EnvelopeHead, MAX_ENVELOPE_B
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesOf, concat, hex, u32 } from '../bytes.ts';
-import { Connection, HTTP_OPTIONS, type HttpOptions } from '../transport/connection.ts';
-import { postEnvelope } from '../transport/post.ts';
+import { Connection, HTTP_OPTIONS, type HttpOptions, postEnvelope } from '../transport/connection.ts';
 import { type DeviceBundle, decodeBundle } from './bundle.ts';
 import { sealRecord, signEnvelope } from './envelopes.ts';
 

@@ -1,13 +1,86 @@
 // Envelopes as their two ends see them: a device signs, and seals enrolments to the keeper; the
 // keeper checks and opens. What travels in the clear is in @hers/service, envelope.ts.
+//
+// The key encapsulation of enrolments is ML-KEM-768 together with X25519 (draft-ietf-hpke-pq,
+// MLKEM768-X25519, also known as X-Wing). Templates stay what they are for decades, so what is
+// recorded today must not open when either of the two is broken. The `hpke` package has this KEM by
+// Web Crypto, which only Node knows yet; here it is by @noble/post-quantum, the same bytes
+// everywhere. A test compares the two.
 
 import { HersError } from '@hers/scheme';
 import { type Envelope, type EnvelopeHead, encodeEnvelopeHead, joinEnvelope } from '@hers/service';
 import { ed25519 } from '@noble/curves/ed25519.js';
+import { ml_kem768_x25519 } from '@noble/post-quantum/hybrid.js';
+import type { KEM, KEMFactory, Key } from 'hpke';
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256 } from 'hpke';
-import { concat, u32 } from '../bytes.ts';
-import { padme } from '../fields/padme.ts';
-import { HYBRID_KEM, KEM_SECRET_BYTES } from './hybrid-kem.ts';
+import { concat, padme, u32 } from '../bytes.ts';
+
+const SEED_BYTES = 32;
+
+/** A key as `hpke` wants one. */
+class KemKey implements Key {
+  readonly algorithm: { readonly name: string } = { name: 'MLKEM768-X25519' };
+  readonly type: 'public' | 'private';
+  readonly extractable: boolean;
+  readonly bytes: Uint8Array;
+
+  constructor(type: 'public' | 'private', bytes: Uint8Array, extractable: boolean) {
+    this.type = type;
+    this.bytes = bytes;
+    this.extractable = extractable;
+  }
+
+  toJSON(): string {
+    return `[${this.type} key]`;
+  }
+}
+
+const publicKey = (bytes: Uint8Array) => new KemKey('public', bytes, true);
+
+function pairOf(seed: Uint8Array, extractable: boolean) {
+  const { publicKey: bytes } = ml_kem768_x25519.keygen(seed);
+  return { publicKey: publicKey(bytes), privateKey: new KemKey('private', new Uint8Array(seed), extractable) };
+}
+
+const kem: KEM<KemKey> = {
+  id: 0x647a,
+  type: 'KEM',
+  name: 'MLKEM768-X25519',
+  Nsecret: 32,
+  Nenc: 1120,
+  Npk: 1216,
+  Nsk: SEED_BYTES,
+  async DeriveKeyPair() {
+    throw new TypeError('keys are made from their seed');
+  },
+  async GenerateKeyPair(extractable) {
+    return pairOf(crypto.getRandomValues(new Uint8Array(SEED_BYTES)), extractable);
+  },
+  async SerializePublicKey({ bytes }) {
+    return bytes.slice();
+  },
+  async DeserializePublicKey(bytes) {
+    return publicKey(bytes.slice());
+  },
+  async SerializePrivateKey({ bytes }) {
+    return bytes.slice();
+  },
+  async DeserializePrivateKey(bytes, extractable) {
+    return pairOf(bytes, extractable).privateKey;
+  },
+  async Encap({ bytes }) {
+    const { cipherText, sharedSecret } = ml_kem768_x25519.encapsulate(bytes);
+    return { shared_secret: sharedSecret, enc: cipherText };
+  },
+  async Decap(enc, { bytes }) {
+    const { secretKey } = ml_kem768_x25519.keygen(bytes);
+    return ml_kem768_x25519.decapsulate(enc, secretKey);
+  },
+};
+
+export const HYBRID_KEM: KEMFactory<KemKey> = () => kem;
+export const KEM_PUBLIC_BYTES: number = kem.Npk;
+const KEM_SECRET_BYTES: number = kem.Nenc;
 
 /** RFC 9180, base mode: who sealed it is said by the signature around it. */
 const suite = new CipherSuite(HYBRID_KEM, KDF_HKDF_SHA256, AEAD_AES_256_GCM);
@@ -19,7 +92,6 @@ export function verifyingKey(signingKey: Uint8Array): Uint8Array {
   return ed25519.getPublicKey(signingKey);
 }
 
-/** An envelope around these bytes, signed. */
 export function signEnvelope(signingKey: Uint8Array, about: EnvelopeHead, body: Uint8Array): Uint8Array {
   const head = encodeEnvelopeHead(about, body);
   return joinEnvelope(head, body, ed25519.sign(head, signingKey));
@@ -51,7 +123,6 @@ export function isTextSignedBy(key: Uint8Array, text: string, signature: Uint8Ar
   }
 }
 
-/** A record on its way to the keeper. */
 export interface EnrolledRecord {
   readonly id: string;
   readonly vector: Float32Array;
@@ -119,7 +190,6 @@ export async function openRecord(secret: Uint8Array, about: EnvelopeHead, sealed
 }
 
 /** The public key that enrolments are sealed to, from the seed of the secret one. */
-export async function sealingKeyOf(seed: Uint8Array): Promise<Uint8Array> {
-  const { ml_kem768_x25519 } = await import('@noble/post-quantum/hybrid.js');
+export function sealingKeyOf(seed: Uint8Array): Uint8Array {
   return ml_kem768_x25519.keygen(seed).publicKey;
 }

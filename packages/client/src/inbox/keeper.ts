@@ -6,6 +6,8 @@
 // dropped a fixed time after it was seen. Whoever reads the answers slowly delays nothing: they
 // wait here. What was given out is written down before, so it is given once, whatever the store
 // does and whenever this process ends.
+//
+// A collection loads this file when somebody uses its devices: most programs never do.
 
 import { readOpenQuery } from '@hers/scheme/secret/open';
 import {
@@ -16,19 +18,21 @@ import {
   type OptionNames,
   refuseUnknown,
 } from '@hers/service';
-import { hex } from '../bytes.ts';
+import { fromHex, hex } from '../bytes.ts';
+import { invalid } from '../fields/field.ts';
 import type { ManifestDevice } from '../formats/manifest.ts';
 import type { Payload } from '../formats/records.ts';
-import { pause } from '../pause.ts';
-import { type AnswerOptions, answer } from '../search/search.ts';
-import { checkOptions, type Match, type SearchResult } from '../search/search-options.ts';
-import { evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
+import { type AnswerOptions, answer, checkOptions, type Match, type SearchResult } from '../search/search.ts';
+import { evaluationOf, OWN_DEVICE } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
+import { pause } from '../transport/retry.ts';
 import { upsert } from '../writing/upsert.ts';
 import { isSignedBy, openRecord } from './envelopes.ts';
 import { InMemoryNonces, type NonceMemory } from './memory.ts';
-import { deviceOf, revokedIn } from './registry.ts';
+import { revokedIn } from './registry.ts';
+
+export { addDevice, listDevices, revokeDevice } from './registry.ts';
 
 /** What a device asked, and who that is. */
 export interface Question {
@@ -122,19 +126,8 @@ export interface QuestionOptions extends AnswerOptions {
 }
 
 const OPTIONS: OptionNames<QuestionOptions> = {
-  limit: true,
-  threshold: true,
-  filter: true,
-  partitions: true,
-  select: true,
-  groupBy: true,
-  signal: true,
-  memory: true,
-  pollMs: true,
-  wait: true,
-  enrol: true,
-  onEnrolled: true,
-  onRefused: true,
+  ...{ limit: true, threshold: true, filter: true, partitions: true, select: true, groupBy: true, signal: true },
+  ...{ memory: true, pollMs: true, wait: true, enrol: true, onEnrolled: true, onRefused: true },
 };
 
 /** How far ahead the clock of a device may be. */
@@ -164,10 +157,10 @@ export async function* questions(session: CollectionSession, options: QuestionOp
   const { memory = new InMemoryNonces(), pollMs = 1000, wait = true, enrol = true } = options;
   const { onEnrolled, onRefused, memory: _m, pollMs: _p, wait: _w, enrol: _e, ...given } = options;
   checkOptions(given);
-  if (!(Number.isFinite(pollMs) && pollMs >= 0)) throw new HersError('INVALID_ARGUMENT', 'pollMs is a number from 0');
+  if (!(Number.isFinite(pollMs) && pollMs >= 0)) throw invalid('pollMs is a number from 0');
   session.checkWhole('answering questions');
   if (session.keyring.plan.profile !== 'open')
-    throw new HersError('INVALID_ARGUMENT', 'only collections of the profile open have questions of devices');
+    throw invalid('only collections of the profile open have questions of devices');
   const keeper = new Keeper(session, memory, given, { enrol, onEnrolled, onRefused });
   const ending = new AbortController();
   const stop = () => ending.abort(given.signal?.reason);
@@ -348,13 +341,12 @@ class Keeper {
       this.#refuse('collection', 'it is for another collection');
       return undefined;
     }
-    const found = deviceOf(view.manifest.devices ?? [], envelope.device);
-    if (!found) {
+    const device = view.manifest.devices?.[envelope.device - 1];
+    if (!device) {
       this.#refuse('unknown', `there is no device ${envelope.device}`);
       return undefined;
     }
-    const { device, key } = found;
-    if (!isSignedBy(key, envelope)) {
+    if (!isSignedBy(fromHex(device.key), envelope)) {
       this.#refuse('signature', `device ${envelope.device} has not signed it`);
       return undefined;
     }

@@ -3,10 +3,10 @@
 
 import { makeDeviceKey, makePublicKey } from '@hers/scheme/secret/open';
 import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
-import { fromHex, hex } from '../bytes.ts';
+import { hex } from '../bytes.ts';
+import { invalid } from '../fields/field.ts';
 import type { ManifestDevice } from '../formats/manifest.ts';
-import { Draft } from '../session/draft.ts';
-import { evaluationOf } from '../session/evaluation.ts';
+import { Draft, evaluationOf } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import { encodeBundle } from './bundle.ts';
@@ -82,8 +82,7 @@ const present = (devices: readonly ManifestDevice[], name: string) =>
 function checkOpen(session: CollectionSession, what: string): void {
   session.checkWhole(what);
   if (session.keyring.plan.profile !== 'open')
-    throw new HersError(
-      'INVALID_ARGUMENT',
+    throw invalid(
       `${what} needs a collection of the profile open: under others, whoever makes a query could open the gallery`,
     );
 }
@@ -92,11 +91,10 @@ function checkEnrol(view: View, enrol: AddDeviceOptions['enrol']): void {
   if (enrol === undefined) return;
   refuseUnknown(enrol, { most: true, partition: true }, 'what a device may enrol');
   if (!(Number.isSafeInteger(enrol.most) && enrol.most >= 1))
-    throw new HersError('INVALID_ARGUMENT', 'how many records a device may enrol is a whole number from 1');
+    throw invalid('how many records a device may enrol is a whole number from 1');
   const { partitionBy } = view.manifest;
   if ((enrol.partition === undefined) !== (partitionBy === undefined))
-    throw new HersError(
-      'INVALID_ARGUMENT',
+    throw invalid(
       partitionBy === undefined
         ? 'this collection has no partitions to enrol into'
         : `a device enrols into one partition: say which value of ${partitionBy} that is`,
@@ -112,7 +110,7 @@ export async function addDevice(
   refuseUnknown(options, ADD_OPTIONS, 'a device');
   checkOpen(session, 'a device');
   if (typeof name !== 'string' || !NAME.test(name))
-    throw new HersError('INVALID_ARGUMENT', 'the name of a device has 1 to 64 letters, digits or signs, and no spaces');
+    throw invalid('the name of a device has 1 to 64 letters, digits or signs, and no spaces');
   const { enrol, address, token, ownKey, renew = false } = options;
   const signingKey = crypto.getRandomValues(new Uint8Array(SIGNING_KEY_BYTES));
   const key = hex(verifyingKey(signingKey));
@@ -127,10 +125,7 @@ export async function addDevice(
     if (devices.length >= MAX_DEVICES)
       throw new HersError('TOO_LARGE', `a collection has ${MAX_DEVICES} devices at most, revoked ones included`);
     if (ownKey === false && known?.own)
-      throw new HersError(
-        'INVALID_ARGUMENT',
-        `${name} has a key of its own; to take it away, revoke it and add it again`,
-      );
+      throw invalid(`${name} has a key of its own; to take it away, revoke it and add it again`);
     const allowed = enrol ?? known?.enrol;
     const { space } = view;
     // No secret serves two bundles: who has seen the old one could read what is asked with the new.
@@ -191,7 +186,7 @@ export async function addDevice(
           },
           ...(compression ? { compressor: { digest: compression.digest, method: compression.compressor.method } } : {}),
           publicKey: makePublicKey(collectionKey),
-          sealingKey: await sealingKeyOf(sealing),
+          sealingKey: sealingKeyOf(sealing),
         },
       },
       signing,
@@ -233,15 +228,6 @@ export async function revokeDevice(session: CollectionSession, name: string): Pr
 
 export function revokedIn(devices: readonly ManifestDevice[]): number[] {
   return devices.filter(({ revoked }) => revoked !== undefined).map(({ number }) => number);
-}
-
-/** The device of this number, and the key that it signs with. */
-export function deviceOf(
-  devices: readonly ManifestDevice[],
-  number: number,
-): { readonly device: ManifestDevice; readonly key: Uint8Array } | undefined {
-  const device = devices[number - 1];
-  return device && { device, key: fromHex(device.key) };
 }
 
 function noDevice(name: string): HersError {

@@ -151,9 +151,7 @@ export class WebSealer implements Sealer {
   }
 }
 
-/**
- * Copies the key and overwrites the caller's, which is refused when it comes a second time.
- */
+/** Copies the key and overwrites the caller's, which is refused when it comes a second time. */
 function takeOver(key: Uint8Array): Uint8Array {
   if (key.every((byte) => byte === 0)) throw wipedKey();
   const own = new Uint8Array(key);

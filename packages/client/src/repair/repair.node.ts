@@ -20,9 +20,9 @@ import { type FolderStore, mendProofs, openStore } from '@hers/store';
 import { type BlockPlace, type KnownCollection, openSalvage, type Salvage } from '@hers/store/salvage';
 import { hex, sha256 } from '../bytes.ts';
 import { Database } from '../database.ts';
-import { type Descriptor, openDescriptor } from '../formats/descriptor.ts';
+import { invalid } from '../fields/field.ts';
 import { manifestHash, openManifest } from '../formats/manifest.ts';
-import { Keyring } from '../keys/keyring.ts';
+import { type Descriptor, Keyring, openDescriptor } from '../keys/keyring.ts';
 import { InMemoryVersions, type Place, type VersionMemory } from '../session/versions.ts';
 import { Rescue } from './repair-collection.node.ts';
 import { clearLeftovers, finishRenames, RepairFolder } from './repair-folder.node.ts';
@@ -66,14 +66,8 @@ export interface RepairOptions {
 }
 
 const OPTIONS: OptionNames<RepairOptions> = {
-  folder: true,
-  into: true,
-  key: true,
-  versions: true,
-  unlisted: true,
-  threads: true,
-  signal: true,
-  onProgress: true,
+  ...{ folder: true, into: true, key: true, versions: true, unlisted: true, threads: true },
+  ...{ signal: true, onProgress: true },
 };
 
 /**
@@ -105,7 +99,7 @@ async function checkGallery(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => [] as string[]);
   const own = ['format', 'catalogue.db', 'catalogue.journal', 'vault', 'blocks', 'segments'];
   if (!names.some((name) => own.includes(name)))
-    throw new HersError('INVALID_ARGUMENT', `${folder} is not a gallery: it holds nothing that HERS has written`);
+    throw invalid(`${folder} is not a gallery: it holds nothing that HERS has written`);
 }
 
 function wrongKey(folder: string, names: readonly string[], what: string): HersError {

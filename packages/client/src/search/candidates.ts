@@ -125,12 +125,8 @@ export class Candidates {
    * tells the store something, too.
    */
   async undecryptable(): Promise<void> {
-    const entry: Entry = {
-      state: 'failed',
-      time: Date.now(),
-      id: hex(crypto.getRandomValues(new Uint8Array(8))),
-      sealed: '',
-    };
+    const id = hex(crypto.getRandomValues(new Uint8Array(8)));
+    const entry: Entry = { state: 'failed', time: Date.now(), id, sealed: '' };
     await this.#remember((seen) => withEntries(seen, [...entriesIn(seen), entry]));
   }
 

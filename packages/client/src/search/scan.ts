@@ -14,7 +14,7 @@ import { fromHex, nameOf } from '../bytes.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import { deviceLists, evaluationLists, evaluationOf, OWN_DEVICE } from '../session/evaluation.ts';
+import { deviceLists, evaluationLists, evaluationOf, OWN_DEVICE } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
@@ -53,7 +53,6 @@ export interface ScanOptions {
   readonly partial?: boolean;
 }
 
-/** What is compared of a view. */
 export interface ScanPart {
   readonly blocks: readonly ManifestBlock[];
   readonly pending: readonly PendingRecord[];
@@ -62,13 +61,11 @@ export interface ScanPart {
 /** Where a score comes from; `Match` says what follows from it. */
 export type ScoreOrigin = 'noisy' | 'exact' | 'recomputed';
 
-/** A record that a scan found. */
 export interface Found {
   readonly id: string;
   readonly version: string;
   readonly score: number;
   readonly scoreOrigin: ScoreOrigin;
-  /** The space in which it was compared. */
   readonly space: Space;
   /** Its block; undefined if it is pending. */
   readonly block?: string;
@@ -180,10 +177,8 @@ function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slo
   };
 }
 
-/** The blocks of a search in one space. */
 interface SpaceBlocks extends DeviceBlocks {
   readonly space: Space;
-  /** How many records count in them. */
   readonly records: number;
 }
 
@@ -215,7 +210,6 @@ function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly SpaceBl
   return all;
 }
 
-/** A query for one probe in one space. */
 interface Query {
   readonly probe: number;
   readonly of: SpaceBlocks;
@@ -278,47 +272,23 @@ async function encryptQueries(
   const queries: Query[] = [];
   for (const of of bySpace(view, blocks)) {
     const { space } = of;
+    const add = (query: Pick<Query, 'probe' | 'vector' | 'encrypted' | 'device' | 'isIgnored' | 'secret'>) =>
+      queries.push({ ...query, of, space, missing: undefined, tasks: [], gathered: new Gathered() });
     for (const [probe, given] of probes.entries()) {
       if (asked) {
         const { number, epoch, isIgnored, queryId, generation, device } = asked[probe];
         if (epoch !== space.epoch) continue;
-        const secret = { queryId, generation };
-        queries.push({
-          probe,
-          of,
-          space,
-          vector: given,
-          encrypted: number,
-          device,
-          isIgnored,
-          secret,
-          missing: undefined,
-          tasks: [],
-          gathered: new Gathered(),
-        });
+        add({ probe, vector: given, encrypted: number, device, isIgnored, secret: { queryId, generation } });
         continue;
       }
       const vector = await space.project(given);
       const { query: encrypted, secret } = encryptIn(view, space, vector);
-      queries.push({
-        probe,
-        of,
-        space,
-        vector,
-        encrypted,
-        device: OWN_DEVICE,
-        isIgnored: false,
-        secret,
-        missing: undefined,
-        tasks: [],
-        gathered: new Gathered(),
-      });
+      add({ probe, vector, encrypted, device: OWN_DEVICE, isIgnored: false, secret });
     }
   }
   return queries;
 }
 
-/** A query in a space, and what decrypts the responses to it. */
 function encryptIn(
   { manifest }: View,
   space: Space,
@@ -367,7 +337,7 @@ class Missing {
     this.count = numbers.length;
   }
 
-  /** Whether it was missing until now. */
+  /** Returns whether it was missing until now. */
   answered(number: number): boolean {
     if (this.#isMissing[number] !== 1) return false;
     this.#isMissing[number] = 0;
@@ -432,7 +402,7 @@ const notAsked = () =>
 /** Whether shards are missing of a search that may miss some. */
 const isExcused = (shards: ShardCoverage | undefined) => shards !== undefined && shards.failed + shards.timedOut > 0;
 
-/** By the number of a block: which of its slots count; undefined where all do. */
+/** Tells by the number of a block which of its slots count; undefined where all do. */
 type SlotsOf = (number: number) => Uint32Array | undefined;
 
 /** How long a thread evaluates ahead before it does other things. */
@@ -511,11 +481,7 @@ async function scanBlocks(
   some: boolean,
   { limit, threshold, choice, groupBy, signal, partial, asked }: ScanOptions,
 ): Promise<
-  {
-    readonly candidates: Candidate[];
-    readonly searched: number;
-    readonly shards: ShardCoverage | undefined;
-  }[]
+  { readonly candidates: Candidate[]; readonly searched: number; readonly shards: ShardCoverage | undefined }[]
 > {
   const chosen = choice && new ChosenSlots(choice, blocks);
   const slotsOf = chosen && ((number: number) => chosen.of(number));

@@ -12,9 +12,8 @@ import { after, describe, it } from 'node:test';
 import { type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { vectorOf } from '../../testing/client.ts';
-import { openDescriptor } from '../formats/descriptor.ts';
 import { Database, InMemoryVersions, type ListCache, MasterSeed, openListCache } from '../index.ts';
-import { Keyring } from '../keys/keyring.ts';
+import { Keyring, openDescriptor } from '../keys/keyring.ts';
 import type { CachedList } from './list-cache.ts';
 import { CollectionReader } from './reader.ts';
 

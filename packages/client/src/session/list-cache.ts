@@ -3,7 +3,8 @@
 // names them by their SHA-256, and whoever reads them checks that. A cache never fails. What it has
 // lost, or cannot keep, is fetched.
 
-import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
+import { type OptionNames, refuseUnknown } from '@hers/service';
+import { invalid } from '../fields/field.ts';
 
 /** A list or a column, sealed, by its name in the manifest. */
 export interface CachedList {
@@ -73,9 +74,8 @@ export async function openListCache(where: string, options: ListCacheOptions = {
   refuseUnknown(options, LIST_CACHE_OPTIONS, 'a cache of lists');
   const { maxBytes = DEFAULT_MAX_BYTES } = options;
   if (typeof where !== 'string' || where === '')
-    throw new HersError('INVALID_ARGUMENT', 'a cache of lists is in a folder, or in a browser in a database: name it');
-  if (!(Number.isSafeInteger(maxBytes) && maxBytes >= 0))
-    throw new HersError('INVALID_ARGUMENT', 'maxBytes is a number of bytes');
+    throw invalid('a cache of lists is in a folder, or in a browser in a database: name it');
+  if (!(Number.isSafeInteger(maxBytes) && maxBytes >= 0)) throw invalid('maxBytes is a number of bytes');
   const { StoredListCache } = await import('#list-cache');
   return new StoredListCache(where, maxBytes);
 }

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { List } from '../formats/lists.ts';
-import { hashOf, Places } from './places.ts';
+import { hashOf, Places } from './view.ts';
 
 const VERSION = '00'.repeat(16);
 const listOf = (ids: readonly string[]) => List.of(ids.map((id) => ({ id, version: VERSION })));

@@ -5,10 +5,9 @@ import { decodeScoreSums } from '@hers/scheme/secret';
 import { HersError, PARTITION_BYTES, type Service } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import type { Column } from '../fields/column.ts';
-import { Interned } from '../fields/interned.ts';
-import { type BlockColumns, openColumn } from '../formats/columns.ts';
+import { Interned } from '../fields/column.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
-import { type List, openList } from '../formats/lists.ts';
+import { type BlockColumns, type List, openColumn, openList } from '../formats/lists.ts';
 import {
   type Manifest,
   type ManifestBlock,
@@ -66,7 +65,6 @@ export function pauseAfter(attempt: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms * (0.5 + Math.random() / 2)));
 }
 
-/** What reading a collection takes. */
 export interface Source {
   readonly service: Service;
   readonly place: Place;
@@ -91,7 +89,6 @@ export class CollectionReader implements Source {
   readonly memory: VersionMemory;
   readonly cache: ListCache | undefined;
   readonly partitions: readonly string[] | undefined;
-  /** Which partitions to open, and their handles. */
   readonly access: PartitionAccess;
   /** Bytes before every seal of this collection: the handle of a partition, if it has sections. */
   #skip = 0;
@@ -142,7 +139,6 @@ export class CollectionReader implements Source {
     return read;
   }
 
-  /** Remembers that this manifest was seen. */
   async remember(manifest: Manifest, hash: string): Promise<void> {
     const { place, keyring, memory } = this;
     const known = await memory.read(place);
@@ -224,7 +220,6 @@ export class CollectionReader implements Source {
     if (at !== handles.length) throw new HersError('INTEGRITY', 'the store has lost a record of this collection');
   }
 
-  /** The spaces of all blocks, and the current one. */
   async #spaces(manifest: Manifest): Promise<{ spaces: Map<number, Space>; space: Space }> {
     const { service, place, keyring } = this;
     const spaces = new Map<number, Space>();
@@ -405,7 +400,6 @@ class Opened {
     if (withPending) for (const record of known?.pending.values() ?? []) this.keepRecord(record);
   }
 
-  /** Whether nothing is opened yet. */
   get isEmpty(): boolean {
     return this.#lists.size === 0;
   }

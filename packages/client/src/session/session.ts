@@ -3,14 +3,13 @@
 // committed; a client that loses a race reads again, adapts and retries.
 
 import { peekBlock } from '@hers/scheme';
-import { makeDeviceEvaluation } from '@hers/scheme/secret/open';
+import { makeDeviceEvaluation, makeEvaluationKeys } from '@hers/scheme/secret/open';
 import { freeBytes, HersError, Renewable, type SealedRecord, type Service, SHARED, type StageId } from '@hers/service';
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
-import { type Column, columnOf } from '../fields/column.ts';
+import { columnOf } from '../fields/column.ts';
 import type { FieldValues } from '../fields/field.ts';
-import { type BlockColumns, sealColumn } from '../formats/columns.ts';
 import { sealCompressor } from '../formats/compressors.ts';
-import { type List, sealList } from '../formats/lists.ts';
+import { type BlockColumns, type List, sealColumn, sealList } from '../formats/lists.ts';
 import {
   evaluationListsOf,
   type Manifest,
@@ -25,7 +24,7 @@ import { Candidates } from '../search/candidates.ts';
 import { Choices } from '../search/choice.ts';
 import { packed, sealsOf } from '../writing/batch.ts';
 import type { Draft } from './draft.ts';
-import { evaluationKeysOf, evaluationOf, ownedDevices } from './evaluation.ts';
+import { evaluationOf, OWN_DEVICE, ownedDevices } from './draft.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
 import type { Compression, Space } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
@@ -51,7 +50,7 @@ export class CollectionSession {
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   /** Made, and not yet committed. */
-  readonly #evaluationKeys = new Map<Space, Promise<readonly Uint8Array[]>>();
+  readonly #evaluationKeys = new Map<Space, readonly Uint8Array[]>();
 
   constructor({ service, place, keyring, memory, cache, partitions }: Source) {
     this.service = service;
@@ -72,7 +71,6 @@ export class CollectionSession {
     return this.#view;
   }
 
-  /** Reads what is current. */
   refresh(): Promise<View> {
     const known = this.#view;
     let before: View | undefined;
@@ -279,11 +277,7 @@ export class CollectionSession {
     return this.#stageBytes(draft, handle, sealed);
   }
 
-  /** Stages a list that is for the store as it is. */
-  #stageShared(draft: Draft, bytes: Uint8Array): Promise<string> {
-    return this.#stageBytes(draft, SHARED, bytes);
-  }
-
+  /** Stages a list that is for the store as it is; returns its name. */
   async #stageBytes(draft: Draft, handle: Uint8Array, bytes: Uint8Array): Promise<string> {
     const list = draft.view.manifest.sections ? concat(handle, bytes) : bytes;
     draft.lists.push(await this.service.stageList(this.name, list));
@@ -310,9 +304,7 @@ export class CollectionSession {
     return this.service.stageRecords(this.name, seals, signal ? { signal } : {});
   }
 
-  /**
-   * Stages a list of a block of this partition and epoch, and returns its name in the manifest.
-   */
+  /** Stages a list of a block of this partition and epoch, and returns its name in the manifest. */
   async stageList(
     draft: Draft,
     list: List,
@@ -324,30 +316,23 @@ export class CollectionSession {
     return this.#stageSealed(draft, sealed, partition);
   }
 
-  /** Stages a column of these values, and returns it and its name in the manifest. */
-  async stageColumn(
-    draft: Draft,
-    { epoch, partition }: Pick<ManifestBlock, 'epoch' | 'partition'>,
-    field: string,
-    values: readonly FieldValues[],
-  ): Promise<{ readonly column: Column; readonly name: string }> {
-    const each = values.map((of) => of.get(field));
-    const column = columnOf(draft.fields[field], each, this.reader.interned);
-    const sealed = await sealColumn(await this.keyring.sealer(epoch), this.keyring.id, field, column);
-    return { column, name: await this.#stageSealed(draft, sealed, partition) };
-  }
-
   /** Stages the columns of these fields for a block, one value of each for every slot. */
   async stageColumns(
     draft: Draft,
-    block: Pick<ManifestBlock, 'epoch' | 'partition'>,
+    { epoch, partition }: Pick<ManifestBlock, 'epoch' | 'partition'>,
     fields: readonly string[],
     values: readonly FieldValues[],
   ): Promise<{ readonly columns: BlockColumns; readonly names: Readonly<Record<string, string>> }> {
-    const staged = await Promise.all(fields.map((field) => this.stageColumn(draft, block, field, values)));
+    const stage = async (field: string) => {
+      const each = values.map((of) => of.get(field));
+      const column = columnOf(draft.fields[field], each, this.reader.interned);
+      const sealed = await sealColumn(await this.keyring.sealer(epoch), this.keyring.id, field, column);
+      return { field, column, name: await this.#stageSealed(draft, sealed, partition) };
+    };
+    const staged = await Promise.all(fields.map(stage));
     return {
-      columns: new Map(fields.map((field, i) => [field, staged[i].column])),
-      names: Object.fromEntries(fields.map((field, i) => [field, staged[i].name])),
+      columns: new Map(staged.map(({ field, column }) => [field, column])),
+      names: Object.fromEntries(staged.map(({ field, name }) => [field, name])),
     };
   }
 
@@ -387,9 +372,9 @@ export class CollectionSession {
     this.checkWhole('making evaluation keys');
     for (const list of before ? evaluationListsOf(before) : []) draft.droppedLists.push(fromHex(list));
     let made = this.#evaluationKeys.get(space);
-    if (!made) this.#evaluationKeys.set(space, (made = evaluationKeysOf(space)));
+    if (!made) this.#evaluationKeys.set(space, (made = makeEvaluationKeys(space.key(), { devices: [OWN_DEVICE] })));
     const lists: string[] = [];
-    for (const piece of await made) lists.push(await this.#stageShared(draft, piece));
+    for (const piece of made) lists.push(await this.#stageBytes(draft, SHARED, piece));
     draft.evaluation = [
       ...draft.evaluation.filter((each) => each !== before),
       { epoch, keyId: hex(space.key().keyId), generation: 0, lists },
@@ -401,7 +386,7 @@ export class CollectionSession {
   /** Stages the evaluation keys of a device with a key of its own, beside those of its space. */
   async evaluateDevice(draft: Draft, space: Space, secret: number): Promise<void> {
     const found = evaluationOf(draft, space)!;
-    const list = await this.#stageShared(draft, makeDeviceEvaluation(space.key(), secret, found.generation));
+    const list = await this.#stageBytes(draft, SHARED, makeDeviceEvaluation(space.key(), secret, found.generation));
     draft.evaluation = draft.evaluation.map((each) =>
       each === found ? { ...each, devices: { ...each.devices, [secret]: list } } : each,
     );

@@ -5,14 +5,12 @@
 import type { Compressor } from '@hers/compress';
 import { type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
-import { type Crew, type KeyMaterial, keyFrom } from '../crew/crew.ts';
-import { makeCrew } from '../crew/make-crew.ts';
+import { type Crew, InProcessCrypto, type KeyMaterial, keyFrom } from '../crew/crew.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
 import { wipedKey } from '../keys/sealing.ts';
 import { type DeviceRanking, openRanking } from '../search/accelerator.ts';
 
-/** A compressor, and the digest that identifies it. */
 export interface Compression {
   readonly compressor: Compressor;
   /** SHA-256 of its file, hexadecimal. */
@@ -94,9 +92,7 @@ export class Space {
     return values && { epoch: this.epoch, values };
   }
 
-  /**
-   * The same for records, cached: every search compares the pending ones.
-   */
+  /** The same for records, cached: every search compares the pending ones. */
   async projectRecords(records: readonly Indexable[]): Promise<Float32Array> {
     if (!this.compression) return packVectors(records, this.plan.dimension);
     for (const record of records)
@@ -126,11 +122,20 @@ export class Space {
   }
 }
 
-/** Vectors one after the other, as a block takes them. */
 function packVectors(records: readonly Indexable[], dimension: number): Float32Array {
   const out = new Float32Array(records.length * dimension);
   records.forEach((record, j) => {
     out.set(record.vector, j * dimension);
   });
   return out;
+}
+
+/**
+ * Starts a crew on all cores, if the platform can. No worker imports this file: bundlers would find
+ * a worker within the worker.
+ */
+async function makeCrew(material: KeyMaterial, threads?: number): Promise<Crew> {
+  if (threads === 1) return new InProcessCrypto(material);
+  const { startWorkers } = await import('#crew');
+  return (await startWorkers(material, threads)) ?? new InProcessCrypto(material);
 }

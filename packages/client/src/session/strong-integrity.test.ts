@@ -12,8 +12,8 @@ import { type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { fit } from '@hers/training';
 import { scoreOf, shiftedResponse, vectorOf } from '../../testing/client.ts';
-import { openDescriptor } from '../formats/descriptor.ts';
 import { type Collection, connect, Database, MasterSeed } from '../index.ts';
+import { openDescriptor } from '../keys/keyring.ts';
 import { repairGallery } from '../repair/repair.node.ts';
 import { InMemoryVersions } from './versions.ts';
 

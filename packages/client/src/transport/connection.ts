@@ -1,29 +1,25 @@
 // A connection to a server: requests by `fetch`, from Node or from a page, with retries, time
 // limits, and streams that are resumed where they broke off.
 
-import {
-  type CallOptions,
-  eitherSignal,
-  HersError,
-  isLoopback,
-  OCTETS,
-  type OptionNames,
-  printable,
-  refuseUnknown,
-} from '@hers/service';
+import type { CallOptions } from '@hers/service';
+import { eitherSignal, HersError, isLoopback, OCTETS, type OptionNames, printable, refuseUnknown } from '@hers/service';
 import { choosesEncoding, fetchLarge, saysWhy } from '#fetch';
-import type { Answered } from './answered.ts';
+import type { Answered } from './http-answer.ts';
 import {
   checkRedirect,
   type Expected,
+  fieldsOf,
+  isCount,
   leadsTo,
   parseAnswer,
   piecesOf,
   refusal,
+  SMALL_BYTES,
   Watch,
   wholeAnswer,
 } from './http-answer.ts';
 import type { Body } from './http-body.ts';
+import { wholeBody } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
 /** How to speak to a server. */
@@ -50,7 +46,6 @@ export const HTTP_OPTIONS: OptionNames<HttpOptions> = {
 
 /** An answer that breaks off more often than this will not get better. */
 const MAX_BREAKS = 10;
-/** Blocks uploaded at a time. */
 const UPLOADS = 4;
 
 type When = 'always' | 'untouched';
@@ -115,7 +110,6 @@ export class Connection {
     this.#fetchLarge = options.fetch ?? fetchLarge ?? this.#fetch;
   }
 
-  /** The address in use. */
   get base(): string {
     return this.#bases[this.#used]!;
   }
@@ -186,7 +180,6 @@ export class Connection {
     return new HersError('INVALID_ARGUMENT', `${this.base} speaks TLS; its address is ${other}`);
   }
 
-  /** What a failed request means. */
   #failure(error: unknown, signal: AbortSignal, body?: Body): unknown {
     if (signal.aborted) return signal.reason;
     const source = body?.failure();
@@ -379,4 +372,21 @@ function causeOf(error: unknown): { readonly code?: string; readonly message?: s
   const text = (value: unknown) => (typeof value === 'string' && value !== '' ? printable(value) : undefined);
   const [code, message] = [text(cause.code), text(cause.message)];
   return { ...((code ?? message) ? { code: code ?? message! } : {}), ...(message ? { message } : {}) };
+}
+
+/**
+ * Makes the one call of a device: posts an envelope, and returns its number. A retry does not put
+ * it there twice, because of its nonce.
+ */
+export async function postEnvelope(
+  connection: Connection,
+  path: string,
+  envelope: Uint8Array,
+  options?: CallOptions,
+): Promise<number> {
+  const expected = { bytes: SMALL_BYTES, works: true };
+  const call = { operation: 'post', method: 'POST', path, body: wholeBody(envelope), expected } as const;
+  const { number } = fieldsOf(await connection.json(call, options));
+  if (!isCount(number)) throw connection.nonsense();
+  return number;
 }

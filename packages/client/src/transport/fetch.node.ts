@@ -5,7 +5,7 @@ import { Agent, type ClientRequest, type IncomingMessage, request as requestPlai
 import { request as requestSecurely } from 'node:https';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
 import { freeBytes } from '@hers/service';
-import type { Answered, PieceReader } from './answered.ts';
+import type { Answered, PieceReader } from './http-answer.ts';
 
 /** Uploads can be streams, over HTTP/1.1. */
 export const canStream = true;

@@ -1,6 +1,6 @@
 // How fetch behaves in browsers.
 
-import type { Answered } from './answered.ts';
+import type { Answered } from './http-answer.ts';
 
 /** Over HTTP/1.1 a body must be whole. */
 export const canStream = false;

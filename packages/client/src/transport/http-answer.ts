@@ -3,11 +3,9 @@
 
 import { decodeError, HersError, printable } from '@hers/service';
 import { choosesEncoding } from '#fetch';
-import type { Answered } from './answered.ts';
 import type { Body, Sent } from './http-body.ts';
 import { TransientError } from './retry.ts';
 
-/** What an answer may be. */
 export interface Expected {
   /** The most bytes of its body. */
   readonly bytes: number;
@@ -83,7 +81,6 @@ export class Watch {
     this.#phase = 'reading';
   }
 
-  /** It has come. */
   got(bytes: number): void {
     this.#phase = 'resting';
     this.#bytes += bytes;
@@ -172,7 +169,6 @@ export async function* piecesOf(
   }
 }
 
-/** The whole body. */
 export async function wholeAnswer(answer: Answered, watch: Watch, limit: number): Promise<Uint8Array> {
   let held = new Uint8Array(Math.min(announced(answer), limit, AT_ONCE_BYTES));
   let filled = 0;
@@ -239,9 +235,7 @@ async function discard(answer: Answered): Promise<void> {
 
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
-/**
- * Refuses a redirect, which is never followed: the token is for the server that was named.
- */
+/** Refuses a redirect, which is never followed: the token is for the server that was named. */
 export async function checkRedirect(answer: Answered, base: string): Promise<void> {
   // Browsers do not say where it leads.
   if (answer.type !== 'opaqueredirect' && !REDIRECTS.has(answer.status)) return;
@@ -268,4 +262,21 @@ export async function refusal(answer: Answered, watch: Watch): Promise<unknown> 
   if (error.code !== 'OVERLOADED' && error.code !== 'UNAVAILABLE') return error;
   const seconds = Number(answer.headers.get('retry-after') ?? Number.NaN);
   return new TransientError(error, { afterMs: Number.isFinite(seconds) ? 1000 * seconds : undefined, untouched: true });
+}
+
+export interface PieceReader {
+  /** As `ReadableStreamDefaultReader` does. */
+  read(): Promise<{ readonly done: boolean; readonly value?: Uint8Array | undefined }>;
+  cancel(): Promise<void>;
+  /** Frees the memory of a piece that nobody needs any more, where nothing else is in it. */
+  free?(piece: Uint8Array): void;
+}
+
+/** What fetch gives, and what does the same, as it is read here. */
+export interface Answered {
+  readonly status: number;
+  readonly ok: boolean;
+  readonly type: string;
+  readonly headers: { get(name: string): string | null };
+  readonly body: { getReader(): PieceReader; cancel(): Promise<void> } | null;
 }

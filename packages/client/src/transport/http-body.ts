@@ -26,7 +26,6 @@ export interface Body {
   sent(): Sent;
   /** Why the source of a stream failed, where it did. */
   failure(): { readonly error: unknown } | undefined;
-  /** Ends the source. */
   done(): Promise<void>;
 }
 
@@ -175,7 +174,6 @@ class StreamedBody implements Body {
   }
 }
 
-/** One attempt to send a stream. */
 class Sending {
   readonly stream: ReadableStream<Uint8Array>;
   sent: Sent = { bytes: 0, last: 0, waiting: false };

@@ -38,10 +38,14 @@ import {
   type StageId,
 } from '@hers/service';
 import { hex, nameOf } from '../bytes.ts';
-import { type Call, Connection, type HttpOptions } from './connection.ts';
+import { type Call, Connection, type HttpOptions, postEnvelope } from './connection.ts';
 import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts';
 import { gatherBody, inCopies, wholeBody } from './http-body.ts';
-import { postEnvelope } from './post.ts';
+
+// What a program without keys needs beside: the nodes of a cluster speak to each other by this.
+export type { HttpOptions } from './connection.ts';
+export { fieldsOf, SMALL_BYTES } from './http-answer.ts';
+export { wholeBody } from './http-body.ts';
 
 /** Queries sent in one request, unless a single one is larger. */
 const SEARCH_BYTES = 2 ** 25;
@@ -49,7 +53,7 @@ const SEARCH_BYTES = 2 ** 25;
 const SPARE_BYTES = 2 ** 22;
 // What answers may be. A sealed record is a payload of 16 MiB at most, with vectors and an id; a
 // list has an id of 1 KiB at most for every slot of a block; a piece of a compressor has 4 MiB; a
-// column has 32 MiB at most (columns.ts).
+// column has 32 MiB at most (lists.ts).
 const SMALL: Expected = { bytes: SMALL_BYTES };
 const SMALL_AFTER_WORK: Expected = { bytes: SMALL_BYTES, works: true };
 const COLLECTIONS: Expected = { bytes: 2 ** 24 };
@@ -119,14 +123,7 @@ export class HttpService implements Service {
     const made = async (error: HersError) =>
       error.code === 'ALREADY_EXISTS' && hex((await this.getCollection(name)).id) === hex(created.id);
     const path = '/v1/collections';
-    await this.connection.nothing({
-      operation: 'createCollection',
-      method: 'POST',
-      path,
-      body,
-      expected: SMALL,
-      made,
-    });
+    await this.connection.nothing({ operation: 'createCollection', method: 'POST', path, body, expected: SMALL, made });
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
@@ -208,25 +205,9 @@ export class HttpService implements Service {
   // — reading —
 
   async *getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<SealedRecord> {
-    for (const some of parts(handles)) yield* this.#getRecords(name, some, options);
-  }
-
-  async *#getRecords(
-    name: string,
-    handles: readonly Uint8Array[],
-    options?: CallOptions,
-  ): AsyncGenerator<SealedRecord> {
-    const path = this.#path(name, 'records/get');
-    const ask = (delivered: number) => ({
-      method: 'POST' as const,
-      path,
-      body: wholeBody(packIds(handles.slice(delivered), HANDLE_BYTES, 'a handle')),
-      expected: ITEMS,
-    });
-    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
-      counted(readItems(pieces, RECORD_BYTES), handles.length - delivered);
+    const packed = (some: readonly Uint8Array[]) => packIds(some, HANDLE_BYTES, 'a handle');
     let next = 0;
-    for await (const item of this.connection.stream('getRecords', ask, read, options)) {
+    for await (const item of this.#items('getRecords', name, 'records/get', handles, packed, RECORD_BYTES, options)) {
       const [handle, sealed] = [item.subarray(0, HANDLE_BYTES), item.subarray(HANDLE_BYTES)];
       const asked = handles[next++];
       if (handle.length !== asked.length || handle.some((byte, i) => byte !== asked[i]))
@@ -236,20 +217,28 @@ export class HttpService implements Service {
   }
 
   async *getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
-    for (const some of parts(ids)) yield* this.#getLists(name, some, options);
+    const packed = (some: readonly Uint8Array[]) => packIds(some, LIST_ID_BYTES, 'a list id');
+    yield* this.#items('getLists', name, 'lists/get', ids, packed, LIST_BYTES, options);
   }
 
-  async *#getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncGenerator<Uint8Array> {
-    const path = this.#path(name, 'lists/get');
-    const ask = (delivered: number) => ({
-      method: 'POST' as const,
-      path,
-      body: wholeBody(packIds(ids.slice(delivered), LIST_ID_BYTES, 'a list id')),
-      expected: ITEMS,
-    });
-    const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
-      counted(readItems(pieces, LIST_BYTES), ids.length - delivered);
-    yield* this.connection.stream('getLists', ask, read, options);
+  /** Asks for things by their ids, and passes on as many of at most so many bytes each. */
+  async *#items(
+    operation: string,
+    name: string,
+    rest: string,
+    ids: readonly Uint8Array[],
+    packed: (some: readonly Uint8Array[]) => Uint8Array,
+    bytes: number,
+    options?: CallOptions,
+  ): AsyncGenerator<Uint8Array> {
+    for (const some of parts(ids)) {
+      const path = this.#path(name, rest);
+      const ask = (delivered: number) =>
+        ({ method: 'POST', path, body: wholeBody(packed(some.slice(delivered))), expected: ITEMS }) as const;
+      const read = (pieces: AsyncIterable<Uint8Array>, delivered: number) =>
+        counted(readItems(pieces, bytes), some.length - delivered);
+      yield* this.connection.stream(operation, ask, read, options);
+    }
   }
 
   async *getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {

@@ -2,7 +2,6 @@
 // delays, and reported to `onRetry`.
 
 import { HersError } from '@hers/service';
-import { pause } from '../pause.ts';
 
 /** A call that failed and is made again. */
 export interface RetryEvent {
@@ -115,4 +114,20 @@ function last(error: HersError, attempts: number, elapsedMs: number): HersError 
   if (attempts === 1) return error;
   const seconds = (elapsedMs / 1000).toFixed(1);
   return new HersError(error.code, `${error.message} (tried ${attempts} times in ${seconds} s)`);
+}
+
+/** Resolves after so many milliseconds, or throws the signal's reason as soon as it is aborted. */
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', stop);
+      resolve();
+    }, ms);
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+  });
 }

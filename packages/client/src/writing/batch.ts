@@ -25,7 +25,6 @@ export interface PlainBatch {
   readonly projections?: Float32Array | undefined;
 }
 
-/** Handles and versions of a batch. */
 export interface BatchNames {
   readonly handles: Uint8Array;
   /** Hexadecimal, all in one string: a million small ones would cost more to send than to make. */
@@ -46,7 +45,6 @@ export interface SealedBatch extends BatchNames {
 /** What comes before a seal in a batch. */
 export const FRAME_BYTES: number = 4 + HANDLE_BYTES;
 
-/** Bytes that are appended to. */
 class ByteBuffer {
   bytes: Uint8Array;
   length = 0;
@@ -229,13 +227,11 @@ export function recordsOf(ids: readonly string[], batch: PlainBatch, names: Batc
   return ids.map((id, i) => new BatchRecord(id, batch, i, names, epoch));
 }
 
-/** One seal of a batch, as the store takes it. */
 export function sealAt({ sealed, ends }: SealedBatch, i: number): SealedRecord {
   const at = FRAME_BYTES + (i === 0 ? 0 : ends[i - 1]);
   return { handle: sealed.subarray(at - HANDLE_BYTES, at), sealed: sealed.subarray(at, ends[i]) };
 }
 
-/** The seals of all batches one after the other. */
 export function sealsOf(batches: readonly SealedBatch[]): Framed<SealedRecord> {
   return new Framed(
     function* () {

@@ -49,7 +49,6 @@ function lastOfEach(records: readonly PlainRecord[]): number[] {
   return last.length === records.length ? last : last.sort((a, b) => a - b);
 }
 
-/** What writing these records changes in the view. */
 function outcomesIn(view: View, records: readonly PlainRecord[], which: readonly number[]): Outcome[] {
   return which.map((i) => {
     const { id, handle, version } = records[i];

@@ -20,7 +20,6 @@ import { MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
 /** Blocks whose columns are made in one commit: bounds the memory it takes. */
 const BLOCKS_AT_ONCE = 8;
 
-/** Fields as a caller gave them. */
 export function checkedFields(given: unknown): Fields {
   const fields = checkFields(given);
   if (EXPIRES in fields && fields[EXPIRES] !== 'date')
@@ -98,12 +97,10 @@ function hasExpired({ choices }: CollectionSession, view: View): boolean {
   return chosenCount(view, choices.of(view, undefined, Date.now())) < liveCount(view.manifest);
 }
 
-/** The fields that a block has no column of. */
 function missingFields(fields: Fields, { columns = {} }: ManifestBlock): string[] {
   return Object.keys(fields).filter((name) => columns[name] === undefined);
 }
 
-/** Makes the columns that blocks do not have yet. */
 export async function completeFields(
   session: CollectionSession,
   { signal, onProgress }: MaintenanceOptions,

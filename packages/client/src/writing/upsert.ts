@@ -1,13 +1,19 @@
 // Writing records of any number: while one batch is written, the next is gathered, sealed and
 // staged.
 
-import { HersError, type Many, refuseUnknown } from '@hers/service';
+import { checkVector } from '@hers/scheme';
+import { type Many, type OptionNames, refuseUnknown } from '@hers/service';
+import { invalid, valuesOf } from '../fields/field.ts';
+import type { Manifest } from '../formats/manifest.ts';
 import type { VectorRecord } from '../formats/records.ts';
+import { checkId, checkPayload, type PlainRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
-import { type SealedRecords, VaultBatch } from './enrolment.ts';
-import { checkRecord, gather, isRecord } from './gathering.ts';
+import type { Space } from '../session/space.ts';
+import { partitionOf } from '../session/view.ts';
+import { Packing, type PlainBatch, recordsOf, type SealedBatch } from './batch.ts';
+import type { Outcome, SealedRecords } from './enrolment.ts';
+import { VaultBatch } from './enrolment.ts';
 import { optimize } from './maintenance.ts';
-import { Tally, type UpsertResult } from './tally.ts';
 
 /** How records are written. */
 export interface UpsertOptions {
@@ -39,7 +45,7 @@ export async function upsert(
 ): Promise<UpsertResult> {
   refuseUnknown(options, { signal: true, onProgress: true, optimize: true }, 'an upsert');
   const { signal, onProgress, optimize: when = 'never' } = options;
-  if (when !== 'never' && when !== 'always') throw new HersError('INVALID_ARGUMENT', "optimize is 'never' or 'always'");
+  if (when !== 'never' && when !== 'always') throw invalid("optimize is 'never' or 'always'");
   const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
   const total = Array.isArray(input) ? input.length : undefined;
   const tally = new Tally();
@@ -81,4 +87,239 @@ async function prepare(
   const ahead = new VaultBatch(session, await sealed, signal);
   ahead.stage(await session.view());
   return ahead;
+}
+
+/** How many blocks' worth of records one commit of an upsert holds. */
+const BLOCKS_PER_COMMIT = 8;
+/**
+ * A part of a batch ends when its payloads reach this size: the crew works on parts, and large
+ * payloads must not pile up.
+ */
+export const PART_BYTES: number = 2 ** 23;
+
+export interface Gathered {
+  readonly count: number;
+  /** Settles when the crew is done with them. */
+  readonly sealed: Promise<SealedRecords>;
+}
+
+const FIELDS: OptionNames<VectorRecord> = { id: true, vector: true, payload: true };
+
+export function isRecord(value: unknown): value is VectorRecord {
+  return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
+}
+
+/**
+ * Refuses a record that cannot be written, or has a value that does not fit its field; returns its
+ * vector, and its payload as JSON.
+ */
+function checkRecord(
+  session: CollectionSession,
+  record: VectorRecord,
+  manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
+): { vector: Float32Array; payload: string } {
+  const { keyring } = session;
+  const { fields } = manifest;
+  if (!isRecord(record)) throw invalid('a record is an object with an id, a vector, and perhaps a payload');
+  refuseUnknown(record, FIELDS, 'a record', 'field');
+  const { id } = record;
+  checkId(id);
+  const payload = checkPayload(record.payload, id);
+  const hasFields = payload !== '' && Object.keys(fields).length > 0;
+  const values = hasFields ? valuesOf(JSON.parse(payload), fields, id) : undefined;
+  session.checkPartition(partitionOf(manifest, values));
+  return {
+    vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
+    payload,
+  };
+}
+
+export async function* gather(
+  session: CollectionSession,
+  records: Many<VectorRecord>,
+  manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
+): AsyncGenerator<Gathered> {
+  const { dimension, capacity } = session.keyring.plan;
+  let batch = new Gathering(session);
+  let packing = new Packing(capacity, dimension);
+  /** Adds one; returns a batch that is full. */
+  const add = (record: VectorRecord) => {
+    const { vector, payload } = checkRecord(session, record, manifest);
+    packing.add(record.id, vector, payload);
+    if (packing.count < capacity && packing.payloadBytes < PART_BYTES) return undefined;
+    batch.add(packing);
+    // As many again, probably: growing there step by step takes twice the memory.
+    packing = new Packing(capacity, dimension, packing.count);
+    if (batch.parts < BLOCKS_PER_COMMIT) return undefined;
+    const full = batch.gathered();
+    batch = new Gathering(session);
+    return full;
+  };
+  // Without a promise for each record where they are there already.
+  if (Symbol.asyncIterator in records)
+    for await (const record of records) {
+      const full = add(record);
+      if (full) yield full;
+    }
+  else
+    for (const record of records) {
+      const full = add(record);
+      if (full) yield full;
+    }
+  if (packing.count > 0) batch.add(packing);
+  if (batch.parts > 0) yield batch.gathered();
+}
+
+interface Part {
+  readonly plain: PlainBatch;
+  readonly records: readonly PlainRecord[];
+  readonly sealed: SealedBatch;
+}
+
+/** A batch in the making; its parts are sealed as they come. */
+class Gathering {
+  readonly #session: CollectionSession;
+  readonly #space: Promise<Space>;
+  readonly #parts: Promise<Part>[] = [];
+  #count = 0;
+
+  constructor(session: CollectionSession) {
+    this.#session = session;
+    this.#space = session.view().then(({ space }) => space);
+    this.#space.catch(() => {}); // reported with the parts
+  }
+
+  get parts(): number {
+    return this.#parts.length;
+  }
+
+  add(packing: Packing): void {
+    this.#count += packing.count;
+    const part = this.#seal(packing);
+    part.catch(() => {});
+    this.#parts.push(part);
+  }
+
+  async #seal(packing: Packing): Promise<Part> {
+    const { keyring } = this.#session;
+    const plain = packing.take();
+    const space = await this.#space;
+    const projections = space.sealsProjections ? await space.project(plain.vectors) : undefined;
+    const batch = projections ? { ...plain, projections } : plain;
+    const sealed = await keyring.seal(space.epoch, batch);
+    return { plain, records: recordsOf(packing.names, batch, sealed, space.epoch), sealed };
+  }
+
+  gathered(): Gathered {
+    const sealed = Promise.all([this.#space, Promise.all(this.#parts)]).then(([{ epoch }, parts]) => ({
+      epoch,
+      records: parts.flatMap(({ records }) => records),
+      seals: parts.map(({ sealed }) => sealed),
+      plains: parts.map(({ plain }) => plain),
+    }));
+    sealed.catch(() => {});
+    return { count: this.#count, sealed };
+  }
+}
+
+/** What became of the records that were given. */
+export interface UpsertResult {
+  /** Records that are new or have new content: those inserted and those replaced. */
+  readonly written: number;
+  /** Records whose id was not there. */
+  readonly inserted: number;
+  /** Records whose id was there with another content. */
+  readonly replaced: number;
+  /** Records that were there already, exactly so. */
+  readonly unchanged: number;
+  /** Records given in vain, because their id came again later: the last of each id counts. */
+  readonly repeated: number;
+}
+
+const FIRST_SIZE = 2 ** 10;
+/** Of the table that is filled before it doubles. */
+const LOAD = 0.7;
+/** What has become of a record; zero is a free place. */
+const INSERTED = 1;
+const UNCHANGED = 2;
+const REPLACED = 3;
+
+/**
+ * A table over typed arrays, because an upsert may have more records than a `Map` entries. Handles
+ * and versions are keyed hashes, of which the first 64 bits are enough to count by.
+ */
+export class Tally {
+  #handles = new Uint32Array(2 * FIRST_SIZE);
+  #before = new Uint32Array(2 * FIRST_SIZE);
+  #states = new Uint8Array(FIRST_SIZE);
+  #size = 0;
+  #given = 0;
+
+  /** A commit: how many records it was given, and what it did to each. */
+  add(given: number, outcomes: readonly Outcome[]): void {
+    this.#given += given;
+    for (const { handle, before, after } of outcomes) {
+      const [high, low] = [wordOf(handle, 0), wordOf(handle, 1)];
+      const at = this.#find(high, low);
+      if (this.#states[at] === 0) {
+        this.#size++;
+        this.#handles[2 * at] = high;
+        this.#handles[2 * at + 1] = low;
+        if (before === undefined) this.#states[at] = INSERTED;
+        else {
+          this.#before[2 * at] = wordOf(before, 0);
+          this.#before[2 * at + 1] = wordOf(before, 1);
+        }
+      }
+      if (this.#states[at] !== INSERTED) this.#states[at] = this.#isBefore(at, after) ? UNCHANGED : REPLACED;
+      if (this.#size > LOAD * this.#states.length) this.#double();
+    }
+  }
+
+  #isBefore(at: number, version: string): boolean {
+    return this.#before[2 * at] === wordOf(version, 0) && this.#before[2 * at + 1] === wordOf(version, 1);
+  }
+
+  /** Where it is, or would be. */
+  #find(high: number, low: number): number {
+    const mask = this.#states.length - 1;
+    let at = high & mask;
+    while (this.#states[at] !== 0 && (this.#handles[2 * at] !== high || this.#handles[2 * at + 1] !== low))
+      at = (at + 1) & mask;
+    return at;
+  }
+
+  #double(): void {
+    const [handles, before, states] = [this.#handles, this.#before, this.#states];
+    this.#handles = new Uint32Array(2 * handles.length);
+    this.#before = new Uint32Array(2 * before.length);
+    this.#states = new Uint8Array(2 * states.length);
+    for (let from = 0; from < states.length; from++) {
+      const state = states[from];
+      if (state === 0) continue;
+      const at = this.#find(handles[2 * from], handles[2 * from + 1]);
+      for (const word of [0, 1]) {
+        this.#handles[2 * at + word] = handles[2 * from + word];
+        this.#before[2 * at + word] = before[2 * from + word];
+      }
+      this.#states[at] = state;
+    }
+  }
+
+  get result(): UpsertResult {
+    const counts = [0, 0, 0, 0];
+    for (const state of this.#states) counts[state]++;
+    const [inserted, unchanged, replaced] = [counts[INSERTED], counts[UNCHANGED], counts[REPLACED]];
+    return { written: inserted + replaced, inserted, replaced, unchanged, repeated: this.#given - this.#size };
+  }
+}
+
+/** Eight hexadecimal digits of many, lower case. A text of its own for each would take longer. */
+function wordOf(digits: string, word: number): number {
+  let value = 0;
+  for (let i = 8 * word; i < 8 * word + 8; i++) {
+    const code = digits.charCodeAt(i);
+    value = (value << 4) | (code < 0x3a ? code - 0x30 : code - 0x57);
+  }
+  return value >>> 0;
 }

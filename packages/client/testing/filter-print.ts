@@ -1,9 +1,9 @@
 // A filter in the words of filter-text.ts.
 
-import type { Fields, FieldType } from '../fields/field.ts';
-import { type Condition, conditionsOf, type Filter } from './filter.ts';
-import type { Comparison } from './filter-tokens.ts';
-import { treeOf } from './tree.ts';
+import type { Fields, FieldType } from '../src/fields/field.ts';
+import { type Condition, conditionsOf, type Filter } from '../src/filter/filter.ts';
+import type { Comparison } from '../src/filter/filter-text.ts';
+import { treeOf } from '../src/filter/tree.ts';
 
 /**
  * The text of a filter, which parses to one that means the same. A filter without conditions is the
