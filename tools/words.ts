@@ -91,7 +91,7 @@ const OPENING = /^\s*(?:\/\/|\/\*\*?)\s*(.*)$/;
 const MOST_TRANSLATED: Readonly<Record<string, number>> = {
   cuda: 34,
   cli: 152,
-  client: 418,
+  client: 416,
   cluster: 156,
   compress: 18,
   console: 107,

@@ -22,8 +22,15 @@ import {
   partitionsOf,
 } from './search/choice.ts';
 import { prepare } from './search/scan.ts';
-import type { SearchOptions, SearchResult } from './search/search.ts';
-import { type Group, search, type Verification, type VerifyOptions, verify } from './search/search.ts';
+import {
+  type Group,
+  type SearchOptions,
+  type SearchResult,
+  search,
+  type Verification,
+  type VerifyOptions,
+  verify,
+} from './search/search.ts';
 import { InconsistentRead } from './session/reader.ts';
 import type { CollectionSession } from './session/session.ts';
 import type { View } from './session/view.ts';
@@ -38,8 +45,7 @@ import {
   reindex,
   rotate,
 } from './writing/maintenance.ts';
-import type { UpsertResult } from './writing/upsert.ts';
-import { type UpsertOptions, upsert } from './writing/upsert.ts';
+import { type UpsertOptions, type UpsertResult, upsert } from './writing/upsert.ts';
 
 /** A record as it was enrolled. */
 export interface StoredRecord {

@@ -1,8 +1,7 @@
 // One thread of a crew: works until it is ended.
 
 import { parentPort, workerData } from 'node:worker_threads';
-import type { KeyMaterial } from './crew.ts';
-import { workFor } from './crew.ts';
+import { type KeyMaterial, workFor } from './crew.ts';
 import type { Task } from './workers.ts';
 
 // `workerData` lasts as long as the thread, and the seed in it not longer than this.

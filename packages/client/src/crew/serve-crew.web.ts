@@ -1,7 +1,6 @@
 // The side of the worker: what it is told, and what it does.
 
-import type { KeyMaterial } from './crew.ts';
-import { workFor } from './crew.ts';
+import { type KeyMaterial, workFor } from './crew.ts';
 import type { Task } from './workers.ts';
 
 /** What goes to a worker: first the material, then tasks. */

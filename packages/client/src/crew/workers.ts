@@ -5,8 +5,16 @@ import { type ExposedSecret, QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { type Candidate, Ranking } from '../search/ranking.ts';
 import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
-import type { Crew, Decryption, DecryptTask, EncryptedBlock, OpenDecryption, RankOptions } from './crew.ts';
-import { type PackedTasks, packTasks } from './crew.ts';
+import {
+  type Crew,
+  type Decryption,
+  type DecryptTask,
+  type EncryptedBlock,
+  type OpenDecryption,
+  type PackedTasks,
+  packTasks,
+  type RankOptions,
+} from './crew.ts';
 
 export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }

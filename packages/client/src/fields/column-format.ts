@@ -18,7 +18,6 @@
 
 import { HersError, otherFormat } from '@hers/service';
 import { concat, padme } from '../bytes.ts';
-import type { Interned } from './column.ts';
 import {
   areUnits,
   bitsFor,
@@ -27,6 +26,7 @@ import {
   codesFor,
   type Dictionary,
   decimalsOf,
+  type Interned,
   inUnits,
   MAX_DECIMALS,
   MAX_SLOTS,

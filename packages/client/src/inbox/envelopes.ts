@@ -11,8 +11,7 @@ import { HersError } from '@hers/scheme';
 import { type Envelope, type EnvelopeHead, encodeEnvelopeHead, joinEnvelope } from '@hers/service';
 import { ed25519 } from '@noble/curves/ed25519.js';
 import { ml_kem768_x25519 } from '@noble/post-quantum/hybrid.js';
-import type { KEM, KEMFactory, Key } from 'hpke';
-import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256 } from 'hpke';
+import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, type KEM, type KEMFactory, type Key } from 'hpke';
 import { concat, padme, u32 } from '../bytes.ts';
 
 const SEED_BYTES = 32;

@@ -66,7 +66,6 @@ export class NonceFile implements NonceMemory {
     }
   }
 
-  /** All of it in a new file. */
   async #written(nonces: Nonces): Promise<{ readonly file: FileHandle; readonly lines: number }> {
     const temporary = `${this.#path}.tmp`;
     await unlink(temporary).catch(() => {});
@@ -162,7 +161,6 @@ interface Opened {
   lines: number;
 }
 
-/** Where the last whole line of a file ends. */
 async function wholeLines(path: string): Promise<number> {
   const file = await open(path, 'r');
   try {

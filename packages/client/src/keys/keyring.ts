@@ -1,7 +1,6 @@
 // Every key of one collection, made when first needed from the master seed.
 
-import type { PlanRequest } from '@hers/scheme';
-import { type Plan, plan } from '@hers/scheme';
+import { type Plan, type PlanRequest, plan } from '@hers/scheme';
 import type { MasterSeed } from '@hers/scheme/secret';
 import { HersError, otherFormat, PARTITION_BYTES } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
@@ -71,7 +70,6 @@ export class Keyring {
     };
   }
 
-  /** Seals manifests, whatever the epoch. */
   manifestSealer(): Promise<Sealer> {
     this.#manifestSealer ??= makeSealer(this.#seed.deriveKey('manifest', this.id));
     return this.#manifestSealer;

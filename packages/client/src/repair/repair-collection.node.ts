@@ -33,7 +33,6 @@ export const keyOf = (handle: Uint8Array): string =>
   Buffer.from(handle.buffer, handle.byteOffset, handle.length).toString('latin1');
 const fromKey = (key: string) => new Uint8Array(Buffer.from(key, 'latin1'));
 
-/** A block that was found, and proven. */
 interface FoundBlock {
   readonly place: BlockPlace;
   readonly seed: Uint8Array | undefined;
@@ -275,7 +274,6 @@ export class Rescue {
       });
   }
 
-  /** Lists that are still needed. */
   #keptLists(): Set<string> {
     const blocks = this.manifest.blocks.filter(({ id }) => this.#fates.get(id) !== 'dropped');
     const compressors = this.manifest.compressors.filter(({ epoch }) => this.#hasCompressor(epoch));
@@ -421,7 +419,6 @@ export class Rescue {
     }
   }
 
-  /** Names records of the vault that nothing names. */
   #adopt(session: CollectionSession, keys: readonly string[]): Promise<void> {
     const { signal } = this.#options;
     return session.write(async (view) => {

@@ -38,7 +38,6 @@ const POLL_MS = 20;
 /** How long closing waits for sets that are under way. */
 const CLOSE_MS = 2_000;
 
-/** A record that is wanted because of its score. */
 export interface Wanted extends Scored {
   readonly id: string;
   /** As it was when it was compared. */
@@ -83,7 +82,6 @@ const withEntries = (seen: Seen, entries: readonly Entry[]): Seen => ({
   unverified: entries.slice(0, MAX_WRITTEN).map(encodeEntry),
 });
 
-/** The candidate sets of one collection. */
 export class Candidates {
   readonly #session: CollectionSession;
   /** Sets that this process has asked for. */

@@ -6,8 +6,7 @@
 import { type Fields, type FieldValue, invalid, quoted } from '../fields/field.ts';
 import { type CompiledFilter, compileFilter, wordsFor } from '../filter/evaluate.ts';
 import type { Filter } from '../filter/filter.ts';
-import type { ManifestBlock } from '../formats/manifest.ts';
-import { liveCount } from '../formats/manifest.ts';
+import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { isDead, partitionOf, type RecordLocation, type View } from '../session/view.ts';
@@ -22,7 +21,6 @@ const MAX_KEPT = 8;
 export interface Choice {
   /** Of a block: bit j & 31 of word j >> 5 for slot j. Undefined where all slots count. */
   slots(block: ManifestBlock): Uint32Array | undefined;
-  /** Whether a pending record counts. */
   isPending(record: PendingRecord): boolean;
 }
 
@@ -158,7 +156,6 @@ export function checkGroupField(view: View, field: string, what: string): string
   return field;
 }
 
-/** INVALID_ARGUMENT where a field is still being added. */
 function checkComplete({ manifest }: View, fields: readonly string[]): void {
   for (const field of fields) {
     const left = manifest.blocks.filter(({ columns }) => columns?.[field] === undefined).length;

@@ -53,7 +53,6 @@ export class Ranking {
       }
   }
 
-  /** Offers what another ranking kept. */
   merge(candidates: Iterable<Candidate>): void {
     for (const { block, slot, score } of candidates) {
       const key = this.#sign * score;

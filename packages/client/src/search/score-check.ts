@@ -49,7 +49,6 @@ interface Residual {
   readonly common: number;
 }
 
-/** The scores of one probe. */
 export class ScoreCheck {
   readonly probe: Float32Array;
   readonly #probes = new Map<Space, Promise<Float32Array>>();

@@ -10,14 +10,12 @@ import { hex } from '../bytes.ts';
 import { type FieldValue, invalid, quoted } from '../fields/field.ts';
 import type { Filter } from '../filter/filter.ts';
 import { liveCount } from '../formats/manifest.ts';
-import type { Payload } from '../formats/records.ts';
-import { payloadOf } from '../formats/records.ts';
+import { type Payload, payloadOf } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import type { Wanted } from './candidates.ts';
 import { checkFieldNames, checkGroupField, chosenCount, fieldsOf, inPartitions, isChosen } from './choice.ts';
-import type { ScoreOrigin } from './scan.ts';
-import { type Asked, type Found, orderOf, type ScanPart, scan, Undecryptable } from './scan.ts';
+import { type Asked, type Found, orderOf, type ScanPart, type ScoreOrigin, scan, Undecryptable } from './scan.ts';
 import { ScoreCheck } from './score-check.ts';
 
 export async function search(

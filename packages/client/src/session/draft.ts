@@ -2,18 +2,23 @@
 // evaluation keys of a space under the profile `open`: what its store expands queries and packs
 // responses with (packages/scheme/README.md §9).
 
-import type { StageId } from '@hers/service';
-import { HersError } from '@hers/service';
+import { HersError, type StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { type Fields, invalid } from '../fields/field.ts';
 import type { BlockColumns, List } from '../formats/lists.ts';
-import type { Manifest, ManifestDevice, ManifestEvaluation } from '../formats/manifest.ts';
-import { evaluationListsOf, historyAfter, type ManifestBlock, type ManifestCompressor } from '../formats/manifest.ts';
+import {
+  evaluationListsOf,
+  historyAfter,
+  type Manifest,
+  type ManifestBlock,
+  type ManifestCompressor,
+  type ManifestDevice,
+  type ManifestEvaluation,
+} from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import type { CollectionSession } from './session.ts';
 import type { Space } from './space.ts';
-import type { View } from './view.ts';
-import { partitionOf } from './view.ts';
+import { partitionOf, type View } from './view.ts';
 
 /** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
 const MAX_SEALS = 2 ** 31;

@@ -4,8 +4,7 @@
 import { decodeScoreSums } from '@hers/scheme/secret';
 import { HersError, PARTITION_BYTES, type Service } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
-import type { Column } from '../fields/column.ts';
-import { Interned } from '../fields/column.ts';
+import { type Column, Interned } from '../fields/column.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
 import { type BlockColumns, type List, openColumn, openList } from '../formats/lists.ts';
 import {

@@ -1,11 +1,19 @@
 // A connection to a server: requests by `fetch`, from Node or from a page, with retries, time
 // limits, and streams that are resumed where they broke off.
 
-import type { CallOptions } from '@hers/service';
-import { eitherSignal, HersError, isLoopback, OCTETS, type OptionNames, printable, refuseUnknown } from '@hers/service';
-import { choosesEncoding, fetchLarge, saysWhy } from '#fetch';
-import type { Answered } from './http-answer.ts';
 import {
+  type CallOptions,
+  eitherSignal,
+  HersError,
+  isLoopback,
+  OCTETS,
+  type OptionNames,
+  printable,
+  refuseUnknown,
+} from '@hers/service';
+import { choosesEncoding, fetchLarge, saysWhy } from '#fetch';
+import {
+  type Answered,
   checkRedirect,
   type Expected,
   fieldsOf,
@@ -18,8 +26,7 @@ import {
   Watch,
   wholeAnswer,
 } from './http-answer.ts';
-import type { Body } from './http-body.ts';
-import { wholeBody } from './http-body.ts';
+import { type Body, wholeBody } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
 /** How to speak to a server. */

@@ -5,6 +5,7 @@ import { hex } from '../bytes.ts';
 import { List } from '../formats/lists.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
+import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { partitionOf, type View } from '../session/view.ts';
 import { type PlainBatch, type SealedBatch, sealAt, sealsOf } from './batch.ts';
@@ -210,6 +211,27 @@ function below(limit: number): number {
     }
     const number = pool[drawn++];
     if (number < 2 ** 32 - (2 ** 32 % limit)) return number % limit;
+  }
+}
+
+/** Reads records of these versions, in an order that says nothing about slots. */
+export async function* namedRecords<T extends { readonly id: string; readonly version: string }>(
+  session: CollectionSession,
+  view: View,
+  wanted: readonly T[],
+  signal: AbortSignal | undefined,
+): AsyncGenerator<readonly [PlainRecord, T]> {
+  const { records } = session.keyring;
+  const named = wanted
+    .map((each) => ({ each, handle: hex(records.handleOf(each.id)) }))
+    .sort((a, b) => (a.handle < b.handle ? -1 : 1));
+  const handles = named.map(({ handle }) => handle);
+  let at = 0;
+  for await (const record of session.reader.records(handles, { newest: view.manifest.epoch, signal })) {
+    const { each } = named[at++];
+    if (record.version !== each.version)
+      throw new InconsistentRead('the store gave an older copy of a record than its list names');
+    yield [record, each];
   }
 }
 

@@ -4,21 +4,18 @@
 // throughout.
 
 import { HersError, MAX_REMOVED, refuseUnknown } from '@hers/service';
-import { fromHex, hex } from '../bytes.ts';
+import { fromHex } from '../bytes.ts';
 import { checkFields, type Fields, type FieldValues, invalid, quoted } from '../fields/field.ts';
 import { List } from '../formats/lists.ts';
 import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import { checkPayload, type Payload, PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { chosenCount, EXPIRES } from '../search/choice.ts';
 import { Draft } from '../session/draft.ts';
-import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { isDead, partitionOf, type View } from '../session/view.ts';
 import { packed } from './batch.ts';
-import { MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
-
-/** Blocks whose columns are made in one commit: bounds the memory it takes. */
-const BLOCKS_AT_ONCE = 8;
+import { namedRecords } from './enrolment.ts';
+import { BLOCKS_AT_ONCE, MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
 
 export function checkedFields(given: unknown): Fields {
   const fields = checkFields(given);
@@ -135,7 +132,7 @@ async function setColumns(
   const slots = [...Array(block.count).keys()].filter((slot) => !isDead(block, slot));
   const values: FieldValues[] = Array.from({ length: block.count }, () => new Map());
   const wanted = slots.map((slot) => ({ id: list.id(slot), version: list.version(slot), slot }));
-  for await (const [record, { slot }] of recordsOf(session, draft.view, wanted, signal))
+  for await (const [record, { slot }] of namedRecords(session, draft.view, wanted, signal))
     values[slot] = valuesIn(record, draft.fields);
   await replaceColumns(session, draft, block, fields, values);
 }
@@ -158,27 +155,6 @@ async function replaceColumns(
   );
 }
 
-/** Records of these versions, in an order that says nothing about slots. */
-async function* recordsOf<T extends { readonly id: string; readonly version: string }>(
-  session: CollectionSession,
-  view: View,
-  wanted: readonly T[],
-  signal: AbortSignal | undefined,
-): AsyncGenerator<readonly [PlainRecord, T]> {
-  const { records } = session.keyring;
-  const named = wanted
-    .map((each) => ({ each, handle: hex(records.handleOf(each.id)) }))
-    .sort((a, b) => (a.handle < b.handle ? -1 : 1));
-  const handles = named.map(({ handle }) => handle);
-  let at = 0;
-  for await (const record of session.reader.records(handles, { newest: view.manifest.epoch, signal })) {
-    const { each } = named[at++];
-    if (record.version !== each.version)
-      throw new InconsistentRead('the store gave an older copy of a record than its list names');
-    yield [record, each];
-  }
-}
-
 /** Of pending records only the values of earlier fields are known. */
 async function readPendingAgain(
   session: CollectionSession,
@@ -186,7 +162,7 @@ async function readPendingAgain(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const pending = [...draft.pending.values()];
-  for await (const [record] of recordsOf(session, draft.view, pending, signal))
+  for await (const [record] of namedRecords(session, draft.view, pending, signal))
     draft.pending.set(record.handle, PendingRecord.of(record, draft.fields));
 }
 
@@ -258,7 +234,7 @@ function updateSome(
     });
     const wanted = all.slice(0, fitting(view, ids, mostDropped));
     const changed = new Map<string, PlainRecord>();
-    for await (const [record, { id }] of recordsOf(session, view, wanted, signal)) {
+    for await (const [record, { id }] of namedRecords(session, view, wanted, signal)) {
       const now = { ...record, payload: payloads.get(id)! };
       const version = versionOf(session, now);
       if (version !== record.version) changed.set(id, { ...now, version });

@@ -1,6 +1,7 @@
 // What a key holder does to a collection now and then: indexing pending records, making deletions
 // final, changing keys. Each step is one commit, so an interrupted run continues where it stopped,
-// and the collection can be searched throughout.
+// and the collection can be searched throughout. Deleting what has expired gives a receipt that can
+// be kept as evidence.
 
 import { type OptionNames, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
@@ -10,12 +11,10 @@ import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import { chosenRecords, EXPIRES } from '../search/choice.ts';
 import { completeEvaluation, Draft } from '../session/draft.ts';
-import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import type { Compression } from '../session/space.ts';
-import type { View } from '../session/view.ts';
-import { isDead, partitionOf } from '../session/view.ts';
-import { fillBlocks, removeRecords } from './enrolment.ts';
+import { isDead, partitionOf, type View } from '../session/view.ts';
+import { fillBlocks, namedRecords, removeRecords } from './enrolment.ts';
 import { PART_BYTES } from './upsert.ts';
 
 /** What every longer task takes. */
@@ -30,8 +29,8 @@ export interface MaintenanceOptions {
 
 export const MAINTENANCE_OPTIONS: OptionNames<MaintenanceOptions> = { signal: true, onProgress: true };
 
-/** Blocks rewritten in one commit: bounds the memory it takes. */
-const BLOCKS_AT_ONCE = 8;
+/** Blocks that are rewritten, or get columns, in one commit: bounds the memory it takes. */
+export const BLOCKS_AT_ONCE = 8;
 
 /**
  * Indexes pending records and rewrites blocks that hold deleted records or are not full, then has
@@ -148,10 +147,9 @@ export async function rewrite(
   }
 }
 
-function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot: number }[] {
+function liveEntries(view: View, block: ManifestBlock): ListEntry[] {
   const list = view.entries.get(block.id)!;
-  const live = [...list.inOrder()].filter((slot) => !isDead(block, slot));
-  return live.map((slot) => ({ entry: list.entry(slot), slot }));
+  return [...list.inOrder()].filter((slot) => !isDead(block, slot)).map((slot) => list.entry(slot));
 }
 
 /**
@@ -161,7 +159,7 @@ function liveEntries(view: View, block: ManifestBlock): { entry: ListEntry; slot
 async function carryOver(
   session: CollectionSession,
   draft: Draft,
-  named: readonly { readonly handle: string; readonly version: string }[],
+  named: readonly { readonly id: string; readonly version: string }[],
   reseal: boolean,
   signal?: AbortSignal,
 ): Promise<PendingRecord[]> {
@@ -175,20 +173,13 @@ async function carryOver(
     draft.countSeals(part.length);
     // What is indexed later is what was sealed now.
     for (const record of part)
-      kept.set(record.handle, PendingRecord.of(record, draft.fields, draft.space.projectionOf(record)));
+      kept.set(record.id, PendingRecord.of(record, draft.fields, draft.space.projectionOf(record)));
     part = [];
     bytes = 0;
   };
-  // In an order that says nothing about slots.
-  const wanted = named.toSorted((a, b) => (a.handle < b.handle ? -1 : 1));
-  const handles = wanted.map(({ handle }) => handle);
-  const newest = draft.view.manifest.epoch;
-  let at = 0;
-  for await (const record of session.reader.records(handles, { newest, signal })) {
-    if (record.version !== wanted[at++].version)
-      throw new InconsistentRead('the store gave an older copy of a record than its list names');
+  for await (const [record] of namedRecords(session, draft.view, named, signal)) {
     if (!reseal) {
-      kept.set(record.handle, PendingRecord.of(record, draft.fields));
+      kept.set(record.id, PendingRecord.of(record, draft.fields));
       continue;
     }
     part.push(record);
@@ -196,7 +187,7 @@ async function carryOver(
     if (part.length === keyring.plan.parameters.n || bytes >= PART_BYTES) await stage();
   }
   await stage();
-  return named.map(({ handle }) => kept.get(handle)!);
+  return named.map(({ id }) => kept.get(id)!);
 }
 
 async function rewriteFromVault(
@@ -206,15 +197,16 @@ async function rewriteFromVault(
   last: boolean,
   signal?: AbortSignal,
 ): Promise<void> {
-  const { keyring } = session;
   const moved: PendingRecord[] = [];
   for (const block of blocks) {
-    const named = liveEntries(draft.view, block).map(({ entry: { id, version } }) => ({
-      handle: hex(keyring.records.handleOf(id)),
-      version,
-    }));
     // Under a new epoch the seals change too.
-    for (const record of await carryOver(session, draft, named, block.epoch !== draft.epoch, signal))
+    for (const record of await carryOver(
+      session,
+      draft,
+      liveEntries(draft.view, block),
+      block.epoch !== draft.epoch,
+      signal,
+    ))
       moved.push(record);
     draft.dropBlock(block);
   }

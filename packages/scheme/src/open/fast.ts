@@ -12,8 +12,7 @@ import {
   type SwitchingKey,
 } from './evaluation.ts';
 import { checkExpandable, type OpenRows } from './expand.ts';
-import type { OpenResult } from './pack.ts';
-import { checkResults, type PackedResponse, packedHead } from './pack.ts';
+import { checkResults, type OpenResult, type PackedResponse, packedHead } from './pack.ts';
 import { type OpenQuery, queryPair } from './query.ts';
 import { EvaluationRing, P2, Q } from './ring.ts';
 
