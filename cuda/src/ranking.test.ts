@@ -35,13 +35,14 @@ import {
   polyWords,
   slotsFor,
 } from '@hers/scheme';
-import { type CollectionKey, deviceRows, encryptQuery, fillDeviceRow, MasterSeed } from '@hers/scheme/secret';
+import { type CollectionKey, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { type KeptResponses, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { part } from '../../tools/parts.ts';
 import { CudaKernel } from './kernel.ts';
 import { CudaRanking, type DeviceAddon } from './ranking.ts';
 import { openRankingAddon } from './ranking-addon.ts';
+import { deviceRows, fillDeviceRow } from './ranking-data.ts';
 
 const compiler = part('compiler');
 

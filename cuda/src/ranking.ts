@@ -14,9 +14,18 @@ import {
   type ManifestBlock,
   type RankOptions,
 } from '@hers/client/ranking';
-import type { CollectionKey, DeviceQuery, DeviceRing, DeviceRows, QuerySecret } from '@hers/scheme/secret';
-import { deviceQuery, deviceRing, deviceRows, deviceWeights, fillDeviceRow } from '@hers/scheme/secret';
+import type { CollectionKey, QuerySecret } from '@hers/scheme/secret';
 import { HersError, type KeptResponses } from '@hers/service';
+import {
+  type DeviceQuery,
+  type DeviceRing,
+  type DeviceRows,
+  deviceQuery,
+  deviceRing,
+  deviceRows,
+  deviceWeights,
+  fillDeviceRow,
+} from './ranking-data.ts';
 
 declare const kind: unique symbol;
 type Opaque<Name extends string> = { readonly [kind]: Name };

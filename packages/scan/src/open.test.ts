@@ -13,9 +13,10 @@ import {
   rowsOf,
   scanBlock,
 } from '@hers/scheme';
-import { decodeOpenQuery, openPlan, resultOf, scannedQuery, scanOpenBlock } from '@hers/scheme/open';
+import { decodeOpenQuery, openPlan, resultOf, scannedQuery } from '@hers/scheme/open';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
+import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 import { part } from '../../../tools/parts.ts';
 import { segmentBytes } from './builder.ts';
 import type { Kernel } from './kernel.ts';

@@ -5,7 +5,7 @@ import { Expansion } from '@hers/ring';
 import { type Block, maskRows } from '../src/block.ts';
 import { decodeEvaluation, type EvaluationKeys, evaluationKeys } from '../src/open/evaluation.ts';
 import { Evaluator, expansionShape } from '../src/open/fast.ts';
-import { encodePackedResponse, scanOpenBlock } from '../src/open/pack.ts';
+import { encodePackedResponse } from '../src/open/pack.ts';
 import { type OpenPlan, openPlan } from '../src/open/plan.ts';
 import type { OpenQuery } from '../src/open/query.ts';
 import type { PlanRequest } from '../src/plan.ts';
@@ -16,6 +16,7 @@ import { encryptPublicQueryFrom, encryptShortQueryFrom, makeDeviceKey } from '..
 import { makeEvaluationKeysFrom, makePublicKeyFrom } from '../src/secret/open/evaluation.ts';
 import type { Vectors } from '../src/vectors.ts';
 import { repeatable } from './samples.ts';
+import { scanOpenBlock } from './slow-open.ts';
 
 /** The set that tests can follow. */
 export const SMALL = { parameters: 'insecure_n_128_logq_30_wide_5_open', allowInsecure: true } as const;

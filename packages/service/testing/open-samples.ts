@@ -11,10 +11,10 @@ import {
   type OpenPlan,
   openPlan,
   peekAnyResponse,
-  scanOpenBlock,
 } from '@hers/scheme/open';
 import { type CollectionKey, encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
+import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
 

@@ -14,10 +14,10 @@ import {
   evaluationKeys,
   openPlan,
   predictedOpenNoise,
-  scanOpenBlock,
 } from '@hers/scheme/open';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
+import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';
 import { searched } from './open-service.ts';

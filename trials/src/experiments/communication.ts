@@ -24,7 +24,6 @@ import {
   encodePackedResponse,
   evaluationKeys,
   openPlan,
-  scanOpenBlock,
 } from '@hers/scheme/open';
 import { encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import {
@@ -34,6 +33,7 @@ import {
   makeEvaluationKeys,
   makePublicKey,
 } from '@hers/scheme/secret/open';
+import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 import { identities } from '@hers/vectors/synthetic';
 
 export interface CommunicationParameters {

@@ -15,10 +15,10 @@ import {
   encodePackedResponse,
   evaluationKeys,
   peekAnyResponse,
-  scanOpenBlock,
 } from '@hers/scheme/open';
 import { MasterSeed } from '@hers/scheme/secret';
 import { makeEvaluationKeys, readOpenQuery } from '@hers/scheme/secret/open';
+import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 import { decodeEnvelope, HersError, type InboxItem, joinEnvelope, type Service, withMethods } from '@hers/service';
 import { type Call, vectorOf, watched } from '../../testing/client.ts';
 import { DIMENSION, near, world } from '../../testing/devices.ts';

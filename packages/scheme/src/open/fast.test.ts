@@ -6,6 +6,7 @@ import { Expansion, Ring } from '@hers/ring';
 import { allCode } from '@hers/ring/testing/code';
 import { openCollection, SMALL } from '../../testing/open.ts';
 import { randomVectors } from '../../testing/samples.ts';
+import { expandOpenQuery, packResults } from '../../testing/slow-open.ts';
 import { OPEN_SETS } from '../parameters.ts';
 import { makeDeviceEvaluationFrom } from '../secret/open/evaluation.ts';
 import {
@@ -15,9 +16,8 @@ import {
   evaluationKeys,
   peekDeviceEvaluation,
 } from './evaluation.ts';
-import { expandOpenQuery } from './expand.ts';
 import { Evaluator, expansionShape } from './fast.ts';
-import { type OpenResult, packResults, unswitched } from './pack.ts';
+import { type OpenResult, unswitched } from './pack.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P1, Q } from './ring.ts';
 

@@ -11,10 +11,26 @@ import {
   type KeysHead,
   type SwitchingKey,
 } from './evaluation.ts';
-import { checkExpandable, type OpenRows } from './expand.ts';
 import { checkResults, type OpenResult, type PackedResponse, packedHead } from './pack.ts';
 import { type OpenQuery, queryPair } from './query.ts';
 import { EvaluationRing, P2, Q } from './ring.ts';
+
+/** The rows of a query as they are scanned, modulo q in NTT form, one after the other. */
+export interface OpenRows {
+  /** B and A of the coordinates, then of the mask rows: for each mask its digits. */
+  readonly bodies: Uint32Array;
+  readonly masks: Uint32Array;
+}
+
+/** Refuses a query that these keys cannot expand. */
+export function checkExpandable(keys: KeysHead, query: OpenQuery): void {
+  if (query.parameters.id !== keys.parameters.id || query.keyId.some((byte, i) => byte !== keys.keyId[i]))
+    throw new HersError('KEY_MISMATCH', 'this query belongs to another key than the evaluation keys');
+  if (query.width !== keys.width || query.generation !== keys.generation)
+    throw new HersError('QUERY_MISMATCH', 'this query was made for other evaluation keys; fetch the newest key');
+  if (!keys.devices.has(query.device))
+    throw new HersError('KEY_MISMATCH', 'there are no evaluation keys for the device that made this query');
+}
 
 export function expansionShape(parameters: OpenSet, width: number): ExpansionShape {
   const { n, digits, digitBits, wideBits, evaluation } = parameters;

@@ -1,15 +1,13 @@
 // Open queries, the public side: what a store and a planner need (README.md §9).
 
 export { decodeEvaluation, type EvaluationPiece, evaluationKeys, peekDeviceEvaluation } from './evaluation.ts';
-export type { OpenRows } from './expand.ts';
-export { Evaluator } from './fast.ts';
+export { Evaluator, type OpenRows } from './fast.ts';
 export {
   encodePackedResponse,
   type OpenResult,
   peekAnyResponse,
   resultOf,
   scannedQuery,
-  scanOpenBlock,
 } from './pack.ts';
 export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
 export { decodeOpenQuery, encodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';

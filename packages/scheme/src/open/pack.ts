@@ -1,6 +1,5 @@
 // What comes of scanning blocks with an open query, and packed responses: the results of several
-// blocks under response secrets z_0, z_1 …, with one mask for all of them (README.md §9). Slow and
-// plain: the oracle of the fast one.
+// blocks under response secrets z_0, z_1 …, with one mask for all of them (README.md §9).
 //
 // Kernels know nothing of open queries: they are given a query whose masks are not expanded from a
 // seed, and asked for responses of 32 bits. Of a q below 2^30 these tell every coefficient exactly
@@ -8,14 +7,13 @@
 
 import type { Block } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { type OpenSet, openSetById, ringOf } from '../parameters.ts';
+import { type OpenSet, openSetById } from '../parameters.ts';
 import type { Query } from '../query.ts';
-import { decodeResponse, encodeResponse, peekResponse, scanBlock } from '../response.ts';
+import { decodeResponse, peekResponse } from '../response.ts';
 import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage, wordsAt } from '../wire.ts';
-import type { EvaluationKeys, KeysHead } from './evaluation.ts';
-import type { OpenRows } from './expand.ts';
+import type { KeysHead } from './evaluation.ts';
+import type { OpenRows } from './fast.ts';
 import type { OpenQuery } from './query.ts';
-import { EvaluationRing, P2, Q } from './ring.ts';
 
 /** The answer of up to T blocks to one query. */
 export interface PackedResponse {
@@ -29,48 +27,6 @@ export interface PackedResponse {
   /** The mask that all share, of bits1 bits, and for each block its body, of bits0 bits, packed. */
   readonly mask: Uint8Array;
   readonly bodies: readonly Uint8Array[];
-}
-
-/**
- * Switches results from the result secret s to the response secrets: result u of mask C1 adds
- * C1·(its packing key)/p2 to the mask and to all bodies, which adds C1·s to the phase of body u
- * alone. Then all are switched to powers of two.
- */
-export function packResults(keys: EvaluationKeys, query: OpenQuery, results: readonly OpenResult[]): PackedResponse {
-  checkResults(keys, results);
-  const ring = EvaluationRing.of(keys.parameters);
-  const { bits0, bits1 } = query;
-  const inverse = BigInt(ring.constants.inverses[1]);
-  const q = ring.primes[Q];
-  const digits = results.map((result) => {
-    const mask = unswitched(result.mask, q);
-    return [ring.ntt(Q, mask), ring.ntt(P2, ring.lift(Q, P2, mask))];
-  });
-  /** Output v, or the mask where v is undefined. */
-  const output = (v?: number): Uint32Array => {
-    const [high, low] = [Q, P2].map((l, i) => {
-      let sum: Uint32Array = new Uint32Array(ring.n);
-      digits.forEach((digit, u) => {
-        const key = keys.packing[u];
-        sum = ring.add(l, sum, ring.multiply(l, digit[i], (v === undefined ? key.mask : key.bodies[v])[i]));
-      });
-      return ring.intt(l, sum);
-    });
-    const divided = ring.scale(Q, ring.subtract(Q, high, ring.lift(P2, Q, low)), inverse);
-    return v === undefined ? divided : ring.add(Q, divided, unswitched(results[v].body, q));
-  };
-  const plain = ringOf(keys.parameters);
-  const packed = (words: Uint32Array, bits: number) => {
-    const out = new Uint8Array(plain.packedBytes(bits));
-    plain.polys[0].residues.set(words);
-    plain.switchAndPack(out, plain.polys[0], bits);
-    return out;
-  };
-  return {
-    ...packedHead(keys, query, results),
-    mask: packed(output(), bits1),
-    bodies: results.map((_, v) => packed(output(v), bits0)),
-  };
 }
 
 export function checkResults({ packing }: KeysHead, { length }: readonly OpenResult[]): void {
@@ -217,10 +173,4 @@ export function resultOf(response: Uint8Array): OpenResult {
 export function unswitched(y: Uint32Array, q: number): Uint32Array {
   // The product, below 2^62, is rounded by less than 2^9: the quotient is off by less than 2^−23.
   return y.map((word) => Math.round((word * q) / 2 ** EXACT_BITS) % q);
-}
-
-/** Σ G_r·B_r and Σ G_r·A_r over the rows of a block and those of a query: plain and slow. */
-export function scanOpenBlock(block: Block, maskRows: Uint32Array, query: OpenQuery, rows: OpenRows): OpenResult {
-  const scanned = { query: scannedQuery(query, rows), uniform: rows.masks };
-  return resultOf(encodeResponse(scanBlock({ block, maskRows }, scanned)));
 }

@@ -11,16 +11,6 @@ export {
   rankTogether,
   type Scores,
 } from './decrypt.ts';
-export {
-  type DeviceQuery,
-  type DeviceRing,
-  type DeviceRows,
-  deviceQuery,
-  deviceRing,
-  deviceRows,
-  deviceWeights,
-  fillDeviceRow,
-} from './device.ts';
 export { type BlockOptions, type EncryptedQuery, encryptBlock, encryptQuery } from './encrypt.ts';
 export { CollectionKey, MasterSeed } from './key.ts';
 export { decodeScoreSums, encodeScoreSums, type ScoreSums, scoreChecker, scoreSums } from './score-sums.ts';

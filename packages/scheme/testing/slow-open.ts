@@ -1,28 +1,22 @@
-// Expansion of an open query into the rows of a scan (README.md §9), step by step as it is
-// derived. Slow: the oracle of the fast one (fast.ts).
+// Open queries as they are derived (README.md §9), step by step: the oracles of the fast expansion,
+// packing and scan.
 
-import { HersError } from '../errors.ts';
-import { LAST_LEVELS, lastExponent, levelsOf, stepExponent } from '../parameters.ts';
-import type { EvaluationKeys, KeysHead, SwitchingKey } from './evaluation.ts';
-import { type OpenQuery, queryPair } from './query.ts';
-import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from './ring.ts';
-
-/** The rows of a query as they are scanned, modulo q in NTT form, one after the other. */
-export interface OpenRows {
-  /** B and A of the coordinates, then of the mask rows: for each mask its digits. */
-  readonly bodies: Uint32Array;
-  readonly masks: Uint32Array;
-}
-
-/** Refuses a query that these keys cannot expand. */
-export function checkExpandable(keys: KeysHead, query: OpenQuery): void {
-  if (query.parameters.id !== keys.parameters.id || query.keyId.some((byte, i) => byte !== keys.keyId[i]))
-    throw new HersError('KEY_MISMATCH', 'this query belongs to another key than the evaluation keys');
-  if (query.width !== keys.width || query.generation !== keys.generation)
-    throw new HersError('QUERY_MISMATCH', 'this query was made for other evaluation keys; fetch the newest key');
-  if (!keys.devices.has(query.device))
-    throw new HersError('KEY_MISMATCH', 'there are no evaluation keys for the device that made this query');
-}
+import type { Block } from '../src/block.ts';
+import type { EvaluationKeys, SwitchingKey } from '../src/open/evaluation.ts';
+import { checkExpandable, type OpenRows } from '../src/open/fast.ts';
+import {
+  checkResults,
+  type OpenResult,
+  type PackedResponse,
+  packedHead,
+  resultOf,
+  scannedQuery,
+  unswitched,
+} from '../src/open/pack.ts';
+import { type OpenQuery, queryPair } from '../src/open/query.ts';
+import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from '../src/open/ring.ts';
+import { LAST_LEVELS, lastExponent, levelsOf, ringOf, stepExponent } from '../src/parameters.ts';
+import { encodeResponse, scanBlock } from '../src/response.ts';
 
 export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRows {
   checkExpandable(keys, query);
@@ -144,4 +138,52 @@ function leaves(ring: EvaluationRing, node: Pair, keys: EvaluationKeys): Pair[] 
       list[c | (1 << z)] = map(difference(ring, x, y), (l, a) => ring.shiftDown(l, a, shift));
     }
   return list;
+}
+
+/**
+ * Switches results from the result secret s to the response secrets: result u of mask C1 adds
+ * C1·(its packing key)/p2 to the mask and to all bodies, which adds C1·s to the phase of body u
+ * alone. Then all are switched to powers of two.
+ */
+export function packResults(keys: EvaluationKeys, query: OpenQuery, results: readonly OpenResult[]): PackedResponse {
+  checkResults(keys, results);
+  const ring = EvaluationRing.of(keys.parameters);
+  const { bits0, bits1 } = query;
+  const inverse = BigInt(ring.constants.inverses[1]);
+  const q = ring.primes[Q];
+  const digits = results.map((result) => {
+    const mask = unswitched(result.mask, q);
+    return [ring.ntt(Q, mask), ring.ntt(P2, ring.lift(Q, P2, mask))];
+  });
+  /** Output v, or the mask where v is undefined. */
+  const output = (v?: number): Uint32Array => {
+    const [high, low] = [Q, P2].map((l, i) => {
+      let sum: Uint32Array = new Uint32Array(ring.n);
+      digits.forEach((digit, u) => {
+        const key = keys.packing[u];
+        sum = ring.add(l, sum, ring.multiply(l, digit[i], (v === undefined ? key.mask : key.bodies[v])[i]));
+      });
+      return ring.intt(l, sum);
+    });
+    const divided = ring.scale(Q, ring.subtract(Q, high, ring.lift(P2, Q, low)), inverse);
+    return v === undefined ? divided : ring.add(Q, divided, unswitched(results[v].body, q));
+  };
+  const plain = ringOf(keys.parameters);
+  const packed = (words: Uint32Array, bits: number) => {
+    const out = new Uint8Array(plain.packedBytes(bits));
+    plain.polys[0].residues.set(words);
+    plain.switchAndPack(out, plain.polys[0], bits);
+    return out;
+  };
+  return {
+    ...packedHead(keys, query, results),
+    mask: packed(output(), bits1),
+    bodies: results.map((_, v) => packed(output(v), bits0)),
+  };
+}
+
+/** Σ G_r·B_r and Σ G_r·A_r over the rows of a block and those of a query: plain and slow. */
+export function scanOpenBlock(block: Block, maskRows: Uint32Array, query: OpenQuery, rows: OpenRows): OpenResult {
+  const scanned = { query: scannedQuery(query, rows), uniform: rows.masks };
+  return resultOf(encodeResponse(scanBlock({ block, maskRows }, scanned)));
 }

@@ -1,23 +1,31 @@
 // What another processor needs to decrypt responses and to check their canaries, as numbers: a GPU
-// does what decrypt.ts, canaries.ts and score-sums.ts do, to the last bit. All of it is as secret
-// as the key.
+// does what decrypt.ts, canaries.ts and score-sums.ts of scheme do, to the last bit. All of it is as
+// secret as the key.
 
 import { moduliOf } from '@hers/ring';
-import { modulusOf, type ParameterSet, primeBits } from '../parameters.ts';
-import { encodeVectors, readout, vectorNorm } from '../vectors.ts';
+import type { ParameterSet } from '@hers/scheme';
+import type { CanaryPlace, CollectionKey, QuerySecret } from '@hers/scheme/secret';
 import {
-  type CanaryPlace,
   canaryProbe,
   canaryRoom,
   canaryScale,
   checksumRoom,
+  decodeScoreSums,
+  encodeVectors,
+  LARGEST_RESIDUAL,
+  largestInteger,
   limitOf,
   makeCanaries,
+  modulusOf,
+  primeBits,
+  readout,
+  responseHead,
+  scoreWeights,
   shapeOf,
-} from './canaries.ts';
-import { LARGEST_RESIDUAL, type QuerySecret, responseHead } from './decrypt.ts';
-import { WEIGHT_COPIES as COPIES, type CollectionKey, scoreWeights } from './key.ts';
-import { decodeScoreSums, largestInteger, squareOf } from './score-sums.ts';
+  squareOf,
+  vectorNorm,
+  WEIGHT_COPIES,
+} from '@hers/scheme/secret/accelerator';
 
 /** The ring that a phase is computed in: modulo the first prime of a parameter set. */
 export interface DeviceRing {
@@ -134,7 +142,7 @@ export function deviceRows({ plan }: CollectionKey, blocks: number): DeviceRows 
     orders: new Uint16Array(checksumGroup > 0 ? blocks * parameters.n : 0),
     ordered: new Uint32Array(checksumGroup > 0 ? blocks : 0),
     summed: new Uint32Array(exact ? blocks : 0),
-    sums: new Float64Array(exact ? blocks * COPIES * (dimension + 2) : 0),
+    sums: new Float64Array(exact ? blocks * WEIGHT_COPIES * (dimension + 2) : 0),
   };
 }
 
@@ -158,11 +166,11 @@ export function fillDeviceRow(
   for (const each of [slots, values, own]) each.fill(0);
   if (sums && profile === 'exact') {
     const { s, t, w } = decodeScoreSums(key.plan, sums);
-    const at = i * COPIES * (dimension + 2);
+    const at = i * WEIGHT_COPIES * (dimension + 2);
     rows.summed[i] = 1;
     rows.sums.set(s, at);
-    rows.sums.set(t, at + COPIES);
-    rows.sums.set(w, at + 2 * COPIES);
+    rows.sums.set(t, at + WEIGHT_COPIES);
+    rows.sums.set(w, at + 2 * WEIGHT_COPIES);
     for (const each of [s, t, w]) each.fill(0);
   }
 }
