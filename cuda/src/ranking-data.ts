@@ -1,6 +1,6 @@
 // What another processor needs to decrypt responses and to check their canaries, as numbers: a GPU
-// does what decrypt.ts, canaries.ts and score-sums.ts of scheme do, to the last bit. All of it is as
-// secret as the key.
+// does what decrypt.ts, canaries.ts and score-sums.ts of scheme do, to the last bit. All of it is
+// as secret as the key.
 
 import { moduliOf } from '@hers/ring';
 import type { ParameterSet } from '@hers/scheme';
