@@ -1,8 +1,8 @@
-// npm test [-- options and filters]: types, format and lint, layers, then the tests of everything but
-// trials.
+// npm test [-- options and filters]: types, format and lint, layers, then the tests of what is
+// shipped, of the paper, of the tools and of the examples.
 //
 //   npm test                        all of it
-//   npm run test:all                the same, with the tests of trials, and in their long forms
+//   npm run test:all                the same, with the tests of cuda and trials, and in their long forms
 //   npm test -- packages/ring       only test files whose path contains this
 //   npm test -- --quick             the tests alone
 //   npm test -- --name=wrap         only tests whose name matches
@@ -26,6 +26,9 @@ import { reportLayers } from './layers.ts';
 import { reportSize } from './size.ts';
 import { reportWords } from './words.ts';
 import { Workspace } from './workspace.ts';
+
+/** Beside what is shipped and the paper: their tests run with `--all`. */
+const BESIDE = ['cuda', 'trials'];
 
 /** The mark, on top of a test file, of one that takes little CPU for its time. */
 const MOSTLY_WAITS = /^\/\/ Mostly waits/m;
@@ -153,7 +156,7 @@ async function runTests(): Promise<boolean> {
     ...workspace.glob('src/**/*.test.ts'),
     ...globSync('examples/*/*.test.ts', { cwd: root }),
   ]
-    .filter((file) => all || filters.length > 0 || workspace.placeOf(file)?.name !== 'trials')
+    .filter((file) => all || filters.length > 0 || !BESIDE.includes(workspace.placeOf(file)?.name ?? ''))
     .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)));
   if (files.length === 0) {
     console.log(`No test file matches ${filters.join(', ')}.`);

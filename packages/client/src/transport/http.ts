@@ -298,7 +298,8 @@ export class HttpService implements Service {
   async *takeInbox(name: string, range: InboxRange = {}, options?: CallOptions): AsyncGenerator<InboxItem> {
     const path = this.#path(name, 'inbox/take');
     let { after = 0 } = range;
-    let left = range.limit ?? INBOX_LIMIT;
+    const { limit = INBOX_LIMIT } = range;
+    let left = limit;
     // A store gives one item at least, so nothing is asked again where all were given.
     const ask = (delivered: number) =>
       left === 0 && delivered > 0
@@ -321,7 +322,7 @@ export class HttpService implements Service {
       }
     } catch (error) {
       // A connection that broke behind the last item lost nothing.
-      if (left !== 0) throw error;
+      if (left !== 0 || limit === 0) throw error;
     }
   }
 

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { HersError } from '@hers/service';
-import { lockFile } from './lock.ts';
+import { lockFile } from './file-lock.ts';
 
 describe('a lock', () => {
   let folder: string;
@@ -17,7 +17,7 @@ describe('a lock', () => {
   });
   after(() => rm(folder, { recursive: true }));
   const fails = (code: string) => (error: unknown) => error instanceof HersError && error.code === code;
-  const module = JSON.stringify(import.meta.resolve('./lock.ts'));
+  const module = JSON.stringify(import.meta.resolve('./file-lock.ts'));
 
   /** A process that takes a lock, reports it, and keeps it. */
   async function holder(path: string) {
