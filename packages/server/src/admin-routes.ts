@@ -5,7 +5,7 @@
 import { HersError } from '@hers/service';
 import type { AuditEntry, LeftOut } from './audit.ts';
 import type { Parts } from './parts.ts';
-import type { Route, Scope } from './routes.ts';
+import { json, message, type Route, route, type Scope } from './routes.ts';
 import * as schemas from './schemas.ts';
 import type { TokenStore } from './tokens.ts';
 
@@ -56,79 +56,65 @@ export function adminRoutes({ tokens, doctor, cluster }: AdminTools, { audit }: 
       throw absent('tokens are not managed here: use `hers tokens` on the server, or serve with tokens and --console');
     return tokens;
   };
-  const common = { needs: 'admin', whole: true } as const;
-  return [
-    {
-      ...common,
-      method: 'GET',
-      url: '/v1/server/tokens',
-      operation: 'listTokens',
-      summary: 'Ids, scopes and notes of all tokens; never the tokens themselves',
-      gives: { kind: 'json', status: 200, body: schemas.tokensBody },
-      handle: async () => ({ tokens: await store().list() }),
-    },
-    {
-      ...common,
-      method: 'POST',
-      url: '/v1/server/tokens',
-      operation: 'createToken',
-      summary: 'Make a token; its secret is in the answer, and never again',
-      takes: { kind: 'message', head: schemas.newTokenHead, parts: 'nothing' },
-      gives: { kind: 'json', status: 201, body: schemas.madeTokenBody },
-      handle: async (call) => {
-        const made = store();
-        const { head } = await call.message<NewToken>(schemas.newTokenHead, 0);
-        const by = call.token?.id;
-        return made.create({ ...head, ...(by === undefined ? {} : { by }) });
+  const routes = [
+    route(
+      'GET /v1/server/tokens',
+      'admin',
+      'listTokens',
+      'Ids, scopes and notes of all tokens; never the tokens themselves',
+      {
+        gives: json(schemas.tokensBody),
+        handle: async () => ({ tokens: await store().list() }),
       },
-    },
-    {
-      ...common,
-      method: 'DELETE',
-      url: '/v1/server/tokens/:token',
-      operation: 'revokeToken',
-      summary: 'Revoke a token, and all that were made with it',
-      params: schemas.tokenParams,
-      gives: { kind: 'nothing', status: 204 },
+    ),
+    route(
+      'POST /v1/server/tokens',
+      'admin',
+      'createToken',
+      'Make a token; its secret is in the answer, and never again',
+      {
+        takes: message(schemas.newTokenHead, 'nothing'),
+        gives: json(schemas.madeTokenBody, 201),
+        handle: async (call) => {
+          const made = store();
+          const { head } = await call.message<NewToken>(schemas.newTokenHead, 0);
+          const by = call.token?.id;
+          return made.create({ ...head, ...(by === undefined ? {} : { by }) });
+        },
+      },
+    ),
+    route('DELETE /v1/server/tokens/:token', 'admin', 'revokeToken', 'Revoke a token, and all that were made with it', {
       handle: async ({ request }) => void (await store().revoke((request.params as { token: string }).token)),
-    },
-    {
-      ...common,
-      method: 'GET',
-      url: '/v1/server/audit',
-      operation: 'audit',
-      summary: 'The last lines of the audit log',
-      gives: { kind: 'json', status: 200, body: schemas.auditBody },
+    }),
+    route('GET /v1/server/audit', 'admin', 'audit', 'The last lines of the audit log', {
+      gives: json(schemas.auditBody),
       handle: async (): Promise<{ entries: readonly (AuditEntry | LeftOut)[] }> => {
         if (!audit) throw absent('this server keeps no audit log: serve with --audit-log');
         return { entries: await audit.last(AUDIT_LINES) };
       },
-    },
-    {
-      ...common,
-      method: 'GET',
-      url: '/v1/server/doctor',
-      operation: 'doctor',
-      summary: 'Whether all is well with the machine and the gallery, as far as that shows without a key',
-      gives: { kind: 'json', status: 200, body: schemas.findingsBody },
-      handle: async () => {
-        if (!examine) throw absent('this server has no doctor: run `hers doctor` there');
-        return { findings: await examine() };
+    }),
+    route(
+      'GET /v1/server/doctor',
+      'admin',
+      'doctor',
+      'Whether all is well with the machine and the gallery, as far as that shows without a key',
+      {
+        gives: json(schemas.findingsBody),
+        handle: async () => {
+          if (!examine) throw absent('this server has no doctor: run `hers doctor` there');
+          return { findings: await examine() };
+        },
       },
-    },
-    {
-      ...common,
-      method: 'GET',
-      url: '/v1/server/cluster',
-      operation: 'cluster',
-      summary: 'The nodes of the cluster and what they keep',
-      gives: { kind: 'json', status: 200, body: schemas.clusterBody },
+    ),
+    route('GET /v1/server/cluster', 'admin', 'cluster', 'The nodes of the cluster and what they keep', {
+      gives: json(schemas.clusterBody),
       handle: async () => {
         if (!cluster) throw absent('this server is no node of a cluster');
         return cluster();
       },
-    },
+    }),
   ];
+  return routes.map((each) => ({ ...each, whole: true }));
 }
 
 /** One run at a time, whose result all share who ask within so long. */

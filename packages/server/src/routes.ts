@@ -71,7 +71,27 @@ export interface Route {
   readonly handle: (call: Call) => Promise<unknown>;
 }
 
-/** Queries in one search. */
+/** Makes a row of the table; one that says nothing else takes nothing and answers with nothing. */
+export function route(
+  path: `${Route['method']} /${string}`,
+  needs: Route['needs'],
+  operation: string,
+  summary: string,
+  more: Partial<Route> & Pick<Route, 'handle'>,
+): Route {
+  const [method, url] = path.split(' ') as [Route['method'], string];
+  const params = schemas.paramsOf(url);
+  return { method, url, needs, operation, summary, gives: { kind: 'nothing', status: 204 }, ...params, ...more };
+}
+
+export const message = (head: object, parts = 'none') => ({ kind: 'message', head, parts }) as const;
+const body = (description: string) => ({ kind: 'octets', description }) as const;
+export const json = (body: object, status: 200 | 201 = 200) => ({ kind: 'json', status, body }) as const;
+export const octets = (description: string, head?: object) =>
+  ({ kind: 'octets', status: 200, description, ...(head && { head }) }) as const;
+const text = (type: string, description: string) => ({ kind: 'text', status: 200, type, description }) as const;
+
+export const COLLECTION = '/v1/collections/:name';
 const MAX_QUERIES = 1024;
 /**
  * What is made of a query when it is scanned for, in queries: a copy, its other half, sums and
@@ -99,45 +119,27 @@ export function routesOf(service: Service, parts: Parts): Route[] {
  * wait.
  */
 function serviceRoutes(service: Service, scans: Scans): Route[] {
-  const collection = '/v1/collections/:name';
-  const params = schemas.collectionParams;
   return [
-    {
-      method: 'GET',
-      url: '/v1',
-      needs: 'search',
-      operation: 'hello',
-      summary: 'What this server is and takes',
-      gives: { kind: 'json', status: 200, body: schemas.helloBody },
+    route('GET /v1', 'search', 'hello', 'What this server is and takes', {
+      gives: json(schemas.helloBody),
       handle: async ({ limits }): Promise<HelloBody> => ({
         server: 'hers',
         version: VERSION,
         bodyBytes: limits.bodyBytes,
       }),
-    },
-    {
-      method: 'GET',
-      url: '/v1/collections',
-      needs: 'search',
-      operation: 'listCollections',
-      summary: 'All collections, or the one that the token is for',
-      gives: { kind: 'json', status: 200, body: schemas.collectionsBody },
+    }),
+    route('GET /v1/collections', 'search', 'listCollections', 'All collections, or the one that the token is for', {
+      gives: json(schemas.collectionsBody),
       handle: async (call) => {
         const only = call.token?.collection;
         const all = only === undefined ? await service.listCollections() : await onlyThat(service, only);
         call.hold(all.reduce((sum, { descriptor }) => sum + INFO_COST + 4 * descriptor.length, 0));
         return { collections: all.map((info) => encodeInfo(shownTo(call, info))) };
       },
-    },
-    {
-      method: 'POST',
-      url: '/v1/collections',
-      needs: 'admin',
+    }),
+    route('POST /v1/collections', 'admin', 'createCollection', 'Make a collection', {
       everything: true,
-      operation: 'createCollection',
-      summary: 'Make a collection',
-      takes: { kind: 'message', head: schemas.createHead, parts: 'the descriptor, the manifest' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: message(schemas.createHead, 'the descriptor, the manifest'),
       handle: async (call) => {
         const { head, parts } = await call.message<CreateHead>(schemas.createHead, 2);
         const [descriptor, manifest] = parts;
@@ -146,163 +148,90 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         call.touch(head.name);
         await service.createCollection(head.name, { id: fromHex(head.id), descriptor, manifest });
       },
-    },
-    {
-      method: 'GET',
-      url: collection,
-      needs: 'search',
-      operation: 'getCollection',
-      summary: 'One collection',
-      params,
-      gives: { kind: 'json', status: 200, body: schemas.collectionBody },
+    }),
+    route(`GET ${COLLECTION}`, 'search', 'getCollection', 'One collection', {
+      gives: json(schemas.collectionBody),
       handle: async (call) => encodeInfo(shownTo(call, await service.getCollection(call.name))),
-    },
-    {
-      method: 'DELETE',
-      url: collection,
-      needs: 'admin',
+    }),
+    route(`DELETE ${COLLECTION}`, 'admin', 'deleteCollection', 'Delete a collection and everything in it', {
       everything: true,
-      operation: 'deleteCollection',
-      summary: 'Delete a collection and everything in it',
-      params,
-      gives: { kind: 'nothing', status: 204 },
       handle: ({ name }) => service.deleteCollection(name),
-    },
-    {
-      method: 'GET',
-      url: `${collection}/manifest`,
-      needs: 'search',
-      operation: 'getManifest',
-      summary: 'The manifest and its version',
-      params,
-      gives: {
-        kind: 'octets',
-        status: 200,
-        description: 'a message: the head, the manifest',
-        head: schemas.manifestHead,
-      },
+    }),
+    route(`GET ${COLLECTION}/manifest`, 'search', 'getManifest', 'The manifest and its version', {
+      gives: octets('a message: the head, the manifest', schemas.manifestHead),
       handle: async (call) => {
         const { version, manifest } = await service.getManifest(call.name, call.options);
         call.hold(2 * manifest.length);
         return call.pieces(inPieces(encodeMessage({ version }, [manifest])));
       },
-    },
-    {
-      method: 'PUT',
-      url: `${collection}/records`,
-      needs: 'write',
-      operation: 'stageRecords',
-      summary: 'Stage sealed records',
-      params,
-      takes: { kind: 'octets', description: 'frames: handle (16 bytes) and sealed record' },
-      gives: { kind: 'json', status: 201, body: schemas.stageBody },
+    }),
+    route(`PUT ${COLLECTION}/records`, 'write', 'stageRecords', 'Stage sealed records', {
+      takes: body('frames: handle (16 bytes) and sealed record'),
+      gives: json(schemas.stageBody, 201),
       endless: true,
       handle: async (call) => ({
         stage: await service.stageRecords(call.name, recordsOf(call), call.options),
       }),
-    },
-    {
-      method: 'POST',
-      url: `${collection}/records/get`,
-      needs: 'search',
-      operation: 'getRecords',
-      summary: 'Sealed records by their handles, in that order',
-      params,
-      takes: { kind: 'octets', description: 'handles of 16 bytes, one behind the other' },
-      gives: { kind: 'octets', status: 200, description: 'items: handle and sealed record' },
+    }),
+    route(`POST ${COLLECTION}/records/get`, 'search', 'getRecords', 'Sealed records by their handles, in that order', {
+      takes: body('handles of 16 bytes, one behind the other'),
+      gives: octets('items: handle and sealed record'),
       handle: async (call) => {
         const handles = call.ids(await call.octets(), HANDLE_BYTES, 'a handle', MAX_IDS);
         return call.items(recordParts(service.getRecords(call.name, handles, call.options)));
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/lists`,
-      needs: 'write',
-      operation: 'stageList',
-      summary: 'Stage a sealed list',
-      params,
-      takes: { kind: 'octets', description: 'the sealed list' },
-      gives: { kind: 'json', status: 201, body: schemas.stageBody },
+    }),
+    route(`POST ${COLLECTION}/lists`, 'write', 'stageList', 'Stage a sealed list', {
+      takes: body('the sealed list'),
+      gives: json(schemas.stageBody, 201),
       handle: async (call) => ({ stage: await service.stageList(call.name, await call.octets(), call.options) }),
-    },
-    {
-      method: 'POST',
-      url: `${collection}/lists/get`,
-      needs: 'search',
-      operation: 'getLists',
-      summary: 'Sealed lists by the SHA-256 of their bytes',
-      params,
-      takes: { kind: 'octets', description: 'ids of 32 bytes, one behind the other' },
-      gives: { kind: 'octets', status: 200, description: 'items: sealed lists' },
+    }),
+    route(`POST ${COLLECTION}/lists/get`, 'search', 'getLists', 'Sealed lists by the SHA-256 of their bytes', {
+      takes: body('ids of 32 bytes, one behind the other'),
+      gives: octets('items: sealed lists'),
       handle: async (call) => {
         const ids = call.ids(await call.octets(), LIST_ID_BYTES, 'a list id', MAX_IDS);
         return call.items(listParts(service.getLists(call.name, ids, call.options)));
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/blocks`,
-      needs: 'write',
-      operation: 'stageBlock',
-      summary: 'Stage an encrypted block',
-      params,
-      takes: { kind: 'octets', description: 'the encoded block' },
-      gives: { kind: 'json', status: 201, body: schemas.stageBody },
+    }),
+    route(`POST ${COLLECTION}/blocks`, 'write', 'stageBlock', 'Stage an encrypted block', {
+      takes: body('the encoded block'),
+      gives: json(schemas.stageBody, 201),
       handle: async (call) => ({
         stage: await service.stageBlock(call.name, [await call.octets()], call.options),
       }),
-    },
-    {
-      method: 'GET',
-      url: `${collection}/blocks/:block`,
-      needs: 'search',
-      operation: 'getBlock',
-      summary: 'An encrypted block as it came',
-      params: schemas.blockParams,
-      gives: { kind: 'octets', status: 200, description: 'the encoded block' },
+    }),
+    route(`GET ${COLLECTION}/blocks/:block`, 'search', 'getBlock', 'An encrypted block as it came', {
+      gives: octets('the encoded block'),
       handle: async (call) => {
         const { block } = call.request.params as { block: string };
         return call.pieces(service.getBlock(call.name, fromHex(block), call.options));
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/commit`,
-      needs: 'write',
-      operation: 'commit',
-      summary: 'Make what was staged part of the collection, if it still has the version the change is based on',
-      params,
-      takes: {
-        kind: 'message',
-        head: schemas.commitHead,
-        parts: 'the manifest; handles to remove (16 bytes each); blocks to drop (16); lists to drop (32)',
+    }),
+    route(
+      `POST ${COLLECTION}/commit`,
+      'write',
+      'commit',
+      'Make what was staged part of the collection, if it still has the version the change is based on',
+      {
+        takes: message(
+          schemas.commitHead,
+          'the manifest; handles to remove (16 bytes each); blocks to drop (16); lists to drop (32)',
+        ),
+        gives: json(schemas.versionBody),
+        handle: async (call) => {
+          const message = await call.message<CommitHead>(schemas.commitHead, COMMIT_PARTS);
+          const change = decodeCommit(message);
+          return { version: await service.commit(call.name, change, call.options) };
+        },
       },
-      gives: { kind: 'json', status: 200, body: schemas.versionBody },
-      handle: async (call) => {
-        const message = await call.message<CommitHead>(schemas.commitHead, COMMIT_PARTS);
-        const change = decodeCommit(message);
-        return { version: await service.commit(call.name, change, call.options) };
-      },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/search`,
-      needs: 'search',
-      operation: 'search',
-      summary: 'Scan the collection for encrypted queries',
-      params,
-      takes: {
-        kind: 'message',
-        head: schemas.searchHead,
-        parts:
-          'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; with devices: the ids of those of single devices, 32 bytes each; then the encoded queries',
-      },
-      gives: {
-        kind: 'octets',
-        status: 200,
-        description: 'items: encoded responses, in any order; with partial, a cluster ends with its coverage as JSON',
-      },
+    ),
+    route(`POST ${COLLECTION}/search`, 'search', 'search', 'Scan the collection for encrypted queries', {
+      takes: message(
+        schemas.searchHead,
+        'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; with devices: the ids of those of single devices, 32 bytes each; then the encoded queries',
+      ),
+      gives: octets('items: encoded responses, in any order; with partial, a cluster ends with its coverage as JSON'),
       handle: async (call) => {
         const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 3 + MAX_QUERIES);
         const { version, some, partial, inbox = [] } = head;
@@ -327,106 +256,60 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         if (!call.signal.aborted) call.freeBody();
         return reply;
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/inbox`,
-      needs: 'device',
+    }),
+    route(`POST ${COLLECTION}/inbox`, 'device', 'post', 'Put the envelope of a device into the inbox', {
       everything: true,
-      operation: 'post',
-      summary: 'Put the envelope of a device into the inbox',
-      params,
-      takes: { kind: 'octets', description: 'an envelope: a question or an enrolment' },
-      gives: { kind: 'json', status: 201, body: schemas.postBody },
+      takes: body('an envelope: a question or an enrolment'),
+      gives: json(schemas.postBody, 201),
       handle: async (call) => {
         const { device } = call.token ?? {};
         return { number: await service.post(call.name, await call.octets(), { ...call.options, device }) };
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/inbox/take`,
-      needs: 'search',
+    }),
+    route(`POST ${COLLECTION}/inbox/take`, 'search', 'takeInbox', 'What is in the inbox, by number', {
       everything: true,
-      operation: 'takeInbox',
-      summary: 'What is in the inbox, by number',
-      params,
-      takes: { kind: 'message', head: schemas.takeHead, parts: 'none' },
-      gives: { kind: 'octets', status: 200, description: 'items: number and time (u64 each), envelope' },
+      takes: message(schemas.takeHead),
+      gives: octets('items: number and time (u64 each), envelope'),
       handle: async (call) => {
         const { head } = await call.message<InboxRange>(schemas.takeHead, 0);
         return call.items(inboxParts(service.takeInbox(call.name, head, call.options)));
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/inbox/drop`,
-      needs: 'write',
+    }),
+    route(`POST ${COLLECTION}/inbox/drop`, 'write', 'dropInbox', 'Remove items from the inbox', {
       everything: true,
-      operation: 'dropInbox',
-      summary: 'Remove items from the inbox',
-      params,
-      takes: { kind: 'message', head: schemas.dropHead, parts: 'none' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: message(schemas.dropHead),
       handle: async (call) => {
         const { head } = await call.message<{ numbers: number[] }>(schemas.dropHead, 0);
         await service.dropInbox(call.name, head.numbers, call.options);
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/inbox/refuse`,
-      needs: 'write',
+    }),
+    route(`POST ${COLLECTION}/inbox/refuse`, 'write', 'refuseDevices', 'Say which devices may post no more', {
       everything: true,
-      operation: 'refuseDevices',
-      summary: 'Say which devices may post no more',
-      params,
-      takes: { kind: 'message', head: schemas.refuseHead, parts: 'none' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: message(schemas.refuseHead),
       handle: async (call) => {
         const { head } = await call.message<{ devices: number[] }>(schemas.refuseHead, 0);
         await service.refuseDevices(call.name, head.devices, call.options);
       },
-    },
-    {
-      method: 'POST',
-      url: `${collection}/purge`,
-      needs: 'write',
+    }),
+    route(`POST ${COLLECTION}/purge`, 'write', 'purge', 'Make what was deleted or replaced disappear from the disk', {
       everything: true,
-      operation: 'purge',
-      summary: 'Make what was deleted or replaced disappear from the disk',
-      params,
-      gives: { kind: 'nothing', status: 204 },
       endless: true,
       handle: ({ name, signal }) => service.purge(name, { signal }),
-    },
-    {
-      method: 'GET',
-      url: `${collection}/snapshot`,
-      needs: 'admin',
+    }),
+    route(`GET ${COLLECTION}/snapshot`, 'admin', 'snapshot', 'The whole collection as one stream', {
       everything: true,
-      operation: 'snapshot',
-      summary: 'The whole collection as one stream',
-      params,
-      gives: { kind: 'octets', status: 200, description: 'a snapshot' },
+      gives: octets('a snapshot'),
       endless: true,
       heavy: true,
       handle: (call) => call.pieces(service.snapshot(call.name, call.options)),
-    },
-    {
-      method: 'PUT',
-      url: `${collection}/snapshot`,
-      needs: 'admin',
+    }),
+    route(`PUT ${COLLECTION}/snapshot`, 'admin', 'restore', 'Make a collection of a snapshot', {
       everything: true,
-      operation: 'restore',
-      summary: 'Make a collection of a snapshot',
-      params,
-      takes: { kind: 'octets', description: 'a snapshot of any size' },
-      gives: { kind: 'nothing', status: 204 },
+      takes: body('a snapshot of any size'),
       endless: true,
       heavy: true,
       handle: (call) => service.restore(call.name, call.stream(), call.options),
-    },
+    }),
   ];
 }
 
@@ -450,22 +333,12 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
   const document = once(() => JSON.stringify(openApi(all(), VERSION)));
   const page = once(() => docsPage(all(), VERSION));
   return [
-    {
-      method: 'GET',
-      url: '/healthz',
-      needs: 'open',
-      operation: 'health',
-      summary: 'Whether the process answers',
-      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'ok' },
+    route('GET /healthz', 'open', 'health', 'Whether the process answers', {
+      gives: text('text/plain', 'ok'),
       handle: async ({ reply }) => reply.type('text/plain').send('ok\n'),
-    },
-    {
-      method: 'GET',
-      url: '/readyz',
-      needs: 'open',
-      operation: 'ready',
-      summary: 'Whether it takes requests: the gallery is open and it is not going down',
-      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'ready' },
+    }),
+    route('GET /readyz', 'open', 'ready', 'Whether it takes requests: the gallery is open and it is not going down', {
+      gives: text('text/plain', 'ready'),
       handle: async ({ reply }) => {
         if (parts.closing) throw new HersError('UNAVAILABLE', 'the server is going down');
         // No collection has this name: an open gallery says so, and does nothing else.
@@ -474,15 +347,10 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
         });
         return reply.type('text/plain').send('ready\n');
       },
-    },
-    {
-      method: 'GET',
-      url: '/metrics',
-      needs: 'search',
+    }),
+    route('GET /metrics', 'search', 'metrics', 'Numbers for Prometheus', {
       whole: true,
-      operation: 'metrics',
-      summary: 'Numbers for Prometheus',
-      gives: { kind: 'text', status: 200, type: 'text/plain', description: 'Prometheus text format 0.0.4' },
+      gives: text('text/plain', 'Prometheus text format 0.0.4'),
       handle: async ({ reply }) =>
         reply.type('text/plain; version=0.0.4; charset=utf-8').send(
           parts.metrics.text({
@@ -494,28 +362,18 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
             device: parts.device,
           }),
         ),
-    },
-    {
-      method: 'GET',
-      url: '/openapi.json',
-      needs: 'open',
-      operation: 'openapi',
-      summary: 'These paths, for programs',
-      gives: { kind: 'text', status: 200, type: 'application/json', description: 'OpenAPI 3.1' },
+    }),
+    route('GET /openapi.json', 'open', 'openapi', 'These paths, for programs', {
+      gives: text('application/json', 'OpenAPI 3.1'),
       handle: async ({ reply }) => reply.type(JSON_TYPE).send(document()),
-    },
-    {
-      method: 'GET',
-      url: '/docs',
-      needs: 'open',
-      operation: 'docs',
-      summary: 'These paths, for people',
-      gives: { kind: 'text', status: 200, type: 'text/html', description: 'a page' },
+    }),
+    route('GET /docs', 'open', 'docs', 'These paths, for people', {
+      gives: text('text/html', 'a page'),
       handle: async ({ reply }) => {
         reply.header('content-security-policy', `default-src 'none'; style-src ${STYLE_HASH}; frame-ancestors 'none'`);
         return reply.type('text/html; charset=utf-8').send(page());
       },
-    },
+    }),
   ];
 }
 

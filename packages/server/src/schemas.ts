@@ -9,13 +9,17 @@ const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } 
 const stage = { type: 'string', minLength: 1, maxLength: 8192 } as const;
 const stages = { type: 'array', items: stage, maxItems: 65536 } as const;
 
-function object<P extends Record<string, unknown>>(properties: P, ...optional: (keyof P)[]) {
-  const required = Object.keys(properties).filter((key) => !optional.includes(key));
-  return { type: 'object', properties, required, additionalProperties: false } as const;
+function object(required: Record<string, unknown>, optional: Record<string, unknown> = {}) {
+  const properties = { ...required, ...optional };
+  return { type: 'object', properties, required: Object.keys(required), additionalProperties: false } as const;
 }
 
-export const collectionParams = object({ name });
-export const blockParams = object({ name, block: hexDigits(16) });
+/** Returns the schema of the parameters in a path, if it has some. */
+export function paramsOf(url: string): { params?: object } {
+  const all = { name, block: hexDigits(16), token: tokenId };
+  const given = Object.entries(all).filter(([key]) => url.includes(`/:${key}`));
+  return given.length > 0 ? { params: object(Object.fromEntries(given)) } : {};
+}
 
 export const errorBody = object({
   code: { type: 'string', description: 'what went wrong, for programs' },
@@ -43,75 +47,30 @@ export const stageBody = object({ stage });
 export const versionBody = object({ version: count });
 
 export const createHead = object({ name, id: hexDigits(16) });
-export const commitHead = object(
-  {
-    expected: count,
-    records: stages,
-    blocks: stages,
-    lists: stages,
-  },
-  'records',
-  'blocks',
-  'lists',
-);
-const { properties: commitFields } = commitHead;
+const staged = { records: stages, blocks: stages, lists: stages };
+export const commitHead = object({ expected: count }, staged);
 export const prepareHead = object(
-  {
-    ...commitFields,
-    version: count,
-    basis: hexDigits(16),
-    partitions: { type: 'array', items: hexDigits(8), maxItems: 1000 },
-  },
-  'records',
-  'blocks',
-  'lists',
-  'partitions',
+  { expected: count, version: count, basis: hexDigits(16) },
+  { ...staged, partitions: { type: 'array', items: hexDigits(8), maxItems: 1000 } },
 );
 export const applyHead = object({ change: stage, version: count, state: hexDigits(16) });
 export const stateBody = object({ version: count, state: hexDigits(16) });
 export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
 export const replicasHead = object({ replicas: count });
+const flag = { type: 'boolean' } as const;
+const shard = object({ name, version: count }, { state: hexDigits(16), some: flag, lists: flag });
 export const searchShardsHead = object(
-  {
-    shards: {
-      type: 'array',
-      minItems: 1,
-      maxItems: 4096,
-      items: object(
-        { name, version: count, state: hexDigits(16), some: { type: 'boolean' }, lists: { type: 'boolean' } },
-        'some',
-        'state',
-        'lists',
-      ),
-    },
-    evaluation: { type: 'boolean' },
-    devices: { type: 'boolean' },
-  },
-  'evaluation',
-  'devices',
+  { shards: { type: 'array', minItems: 1, maxItems: 4096, items: shard } },
+  { evaluation: flag, devices: flag },
 );
 const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;
+const inbox = { ...few({ ...count, minimum: 1 }), maxItems: 64 };
 export const searchHead = object(
-  {
-    version: count,
-    some: { type: 'boolean' },
-    evaluation: { type: 'boolean' },
-    devices: { type: 'boolean' },
-    partial: { type: 'boolean' },
-    inbox: { ...few({ ...count, minimum: 1 }), maxItems: 64 },
-  },
-  'some',
-  'evaluation',
-  'devices',
-  'partial',
-  'inbox',
+  { version: count },
+  { some: flag, evaluation: flag, devices: flag, partial: flag, inbox },
 );
 export const postBody = object({ number: count });
-export const takeHead = object(
-  { after: count, limit: { type: 'integer', minimum: 1, maximum: 1000 } },
-  'after',
-  'limit',
-);
+export const takeHead = object({}, { after: count, limit: { type: 'integer', minimum: 1, maximum: 1000 } });
 export const dropHead = object({ numbers: few(count) });
 export const refuseHead = object({
   devices: { type: 'array', items: { ...count, maximum: 2 ** 32 - 1 }, maxItems: 100_000 },
@@ -122,40 +81,16 @@ const tokenId = hexDigits(6);
 const scope = { type: 'string', enum: ['device', 'search', 'write', 'admin'] } as const;
 const device = { ...count, minimum: 1, maximum: 2 ** 32 - 1 } as const;
 const text = { type: 'string' } as const;
-export const tokenParams = object({ token: tokenId });
 const token = object(
-  {
-    id: tokenId,
-    scope,
-    collection: name,
-    partitions: { type: 'array', items: text },
-    device,
-    note: text,
-    created: text,
-    by: tokenId,
-  },
-  'collection',
-  'partitions',
-  'device',
-  'note',
-  'by',
+  { id: tokenId, scope, created: text },
+  { collection: name, partitions: { type: 'array', items: text }, device, note: text, by: tokenId },
 );
 export const tokensBody = object({ tokens: { type: 'array', items: token } });
-export const newTokenHead = object(
-  { scope, collection: name, device, note: { type: 'string', maxLength: 200 } },
-  'collection',
-  'device',
-  'note',
-);
+const note = { type: 'string', maxLength: 200 };
+export const newTokenHead = object({ scope }, { collection: name, device, note });
 export const madeTokenBody = object({ token, secret: text });
 export const auditBody = object({ entries: { type: 'array', items: { type: 'object', additionalProperties: true } } });
-export const findingsBody = object({
-  findings: {
-    type: 'array',
-    items: object(
-      { check: text, level: { type: 'string', enum: ['ok', 'note', 'problem'] }, found: text, advice: text },
-      'advice',
-    ),
-  },
-});
+const level = { type: 'string', enum: ['ok', 'note', 'problem'] };
+const finding = object({ check: text, level, found: text }, { advice: text });
+export const findingsBody = object({ findings: { type: 'array', items: finding } });
 export const clusterBody = { type: 'object', additionalProperties: true } as const;

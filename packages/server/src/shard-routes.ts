@@ -17,7 +17,7 @@ import {
 } from '@hers/service';
 import type { Call } from './call.ts';
 import type { ItemParts } from './items.ts';
-import type { Route } from './routes.ts';
+import { COLLECTION, json, message, octets, type Route, route } from './routes.ts';
 import * as schemas from './schemas.ts';
 
 /** The calls of a node for its shards; `@hers/store` has them. */
@@ -69,99 +69,72 @@ interface SearchShardsHead {
 /** Parts of a search: ids for every shard, and queries. */
 const MAX_PARTS = 8192;
 
-/** One route: only nodes have the token for it. */
-type ShardRoute = Omit<Route, 'needs'>;
-
+/** Only nodes have the token for these. */
 export function shardRoutes(shards: ShardCalls): Route[] {
-  const url = '/v1/collections/:name';
-  const params = schemas.collectionParams;
-  /** A call about one collection. */
-  const one = { params } as const;
-  /** A call about the whole cluster. */
-  const all = { whole: true } as const;
-  const parts = 'none';
-  const nothing = { kind: 'nothing', status: 204 } as const;
-  /** A message without parts. */
+  /** Reads a message without parts. */
   const said = async <H>(call: Call, head: object) => (await call.message<H>(head, 0)).head;
-  const routes: ShardRoute[] = [
-    {
-      ...one,
-      method: 'POST',
-      url: `${url}/changes`,
-      operation: 'prepare',
-      summary: 'Stage a change of a shard, if it can be applied to what the shard is now',
-      takes: { kind: 'message', head: schemas.prepareHead, parts: 'as those of a commit' },
-      gives: { kind: 'json', status: 201, body: schemas.stageBody },
-      handle: async (call) => {
-        const { head, parts } = await call.message<PrepareHead>(schemas.prepareHead, COMMIT_PARTS);
-        const { partitions, ...rest } = head;
-        const change = decodeCommit({ head: rest, parts });
-        const held = partitions && new Set(partitions);
-        const stage = await shards.prepare(call.name, change as PreparedChange, { ...call.options, partitions: held });
-        return { stage };
+  return [
+    route(
+      `POST ${COLLECTION}/changes`,
+      'admin',
+      'prepare',
+      'Stage a change of a shard, if it can be applied to what the shard is now',
+      {
+        takes: message(schemas.prepareHead, 'as those of a commit'),
+        gives: json(schemas.stageBody, 201),
+        handle: async (call) => {
+          const { head, parts } = await call.message<PrepareHead>(schemas.prepareHead, COMMIT_PARTS);
+          const { partitions, ...rest } = head;
+          const change = decodeCommit({ head: rest, parts });
+          const held = partitions && new Set(partitions);
+          const stage = await shards.prepare(call.name, change as PreparedChange, {
+            ...call.options,
+            partitions: held,
+          });
+          return { stage };
+        },
       },
-    },
-    {
-      ...one,
-      method: 'POST',
-      url: `${url}/apply`,
-      operation: 'apply',
-      summary: 'Apply a staged change of a shard',
-      takes: { kind: 'message', head: schemas.applyHead, parts },
-      gives: { kind: 'json', status: 200, body: schemas.versionBody },
+    ),
+    route(`POST ${COLLECTION}/apply`, 'admin', 'apply', 'Apply a staged change of a shard', {
+      takes: message(schemas.applyHead),
+      gives: json(schemas.versionBody),
       handle: async (call) => {
         const change = await said<AppliedChange>(call, schemas.applyHead);
         return { version: await shards.apply(call.name, change, call.options) };
       },
-    },
-    {
-      ...one,
-      method: 'GET',
-      url: `${url}/state`,
-      operation: 'getState',
-      summary: 'The version of a shard, and which change made it',
-      gives: { kind: 'json', status: 200, body: schemas.stateBody },
+    }),
+    route(`GET ${COLLECTION}/state`, 'admin', 'getState', 'The version of a shard, and which change made it', {
+      gives: json(schemas.stateBody),
       handle: (call) => shards.getState(call.name, call.options),
-    },
-    {
-      ...all,
-      method: 'POST',
-      url: '/v1/cluster/drain',
-      operation: 'drain',
-      summary: 'Empty a node, or let it take shards again',
-      takes: { kind: 'message', head: schemas.drainHead, parts },
-      gives: nothing,
+    }),
+    route('POST /v1/cluster/drain', 'admin', 'drain', 'Empty a node, or let it take shards again', {
+      whole: true,
+      takes: message(schemas.drainHead),
       handle: async (call) => {
         const { node, draining } = await said<{ node: string; draining: boolean }>(call, schemas.drainHead);
         await shards.drain?.(node, draining);
       },
-    },
-    {
-      ...one,
-      method: 'POST',
-      url: `${url}/replicas`,
-      operation: 'setReplicas',
-      summary: 'Change how many nodes keep each shard of a collection',
-      takes: { kind: 'message', head: schemas.replicasHead, parts },
-      gives: nothing,
-      handle: async (call) => {
-        const { replicas } = await said<{ replicas: number }>(call, schemas.replicasHead);
-        await shards.setReplicas?.(call.name, replicas);
+    }),
+    route(
+      `POST ${COLLECTION}/replicas`,
+      'admin',
+      'setReplicas',
+      'Change how many nodes keep each shard of a collection',
+      {
+        takes: message(schemas.replicasHead),
+        handle: async (call) => {
+          const { replicas } = await said<{ replicas: number }>(call, schemas.replicasHead);
+          await shards.setReplicas?.(call.name, replicas);
+        },
       },
-    },
-    {
-      ...all,
-      method: 'POST',
-      url: '/v1/shards/search',
-      operation: 'searchShards',
-      summary: 'Scan several shards for encrypted queries',
-      takes: {
-        kind: 'message',
-        head: schemas.searchShardsHead,
-        parts:
-          'for each shard, with some: the ids of the blocks to scan, and with lists: those of lists that it must have; with evaluation, and with devices: the ids of lists with evaluation keys; then the encoded queries',
-      },
-      gives: { kind: 'octets', status: 200, description: 'items: encoded responses, in any order' },
+    ),
+    route('POST /v1/shards/search', 'admin', 'searchShards', 'Scan several shards for encrypted queries', {
+      whole: true,
+      takes: message(
+        schemas.searchShardsHead,
+        'for each shard, with some: the ids of the blocks to scan, and with lists: those of lists that it must have; with evaluation, and with devices: the ids of lists with evaluation keys; then the encoded queries',
+      ),
+      gives: octets('items: encoded responses, in any order'),
       endless: true,
       handle: async (call) => {
         const { head, parts } = await call.message<SearchShardsHead>(schemas.searchShardsHead, MAX_PARTS);
@@ -185,9 +158,8 @@ export function shardRoutes(shards: ShardCalls): Route[] {
         const { signal } = call;
         return call.items(parted(shards.searchShards(wanted, left, { signal, views: true })));
       },
-    },
+    }),
   ];
-  return routes.map((route) => ({ ...route, needs: 'admin' }));
 }
 
 async function* parted(items: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
