@@ -9,9 +9,7 @@ import { HersError } from '@hers/service';
 export interface NodeCertificate {
   /** The certificate of the authority that has signed those of all nodes. */
   readonly authority: string;
-  /** The certificate of this node. */
   readonly cert: string;
-  /** Its private key. */
   readonly key: string;
 }
 
@@ -44,7 +42,6 @@ function agentOf({ authority, cert, key }: NodeCertificate): Agent {
 /** What a node reaches others with, at addresses that begin with https. */
 export interface Certified {
   readonly fetch: typeof fetch;
-  /** Keeps the connections. */
   agent(): Agent;
 }
 

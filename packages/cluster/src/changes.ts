@@ -59,7 +59,6 @@ export class Changes {
     this.#closing = closing;
   }
 
-  /** Forgets a collection that is no more. */
   forget(uid: string): void {
     this.#homes.delete(uid);
     this.#earlier.delete(uid);

@@ -29,7 +29,6 @@ import {
   shardState,
 } from './shard.ts';
 
-/** What is current of a collection. */
 export interface Current {
   readonly placed: PlacedCollection;
   readonly home: Home;
@@ -73,7 +72,6 @@ export class Collections {
     this.closing.throwIfAborted();
   }
 
-  /** Where a collection is, as far as this node knows. */
   async find(name: string): Promise<PlacedCollection> {
     this.checkOpen();
     const known = this.among(this.#node.members.directory, name);

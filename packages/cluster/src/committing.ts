@@ -38,7 +38,6 @@ import type { StageKind, Staging } from './staging.ts';
 const LAG_MS = 10_000;
 const LAG_PAUSE_MS = 50;
 
-/** What a change does to one shard. */
 interface ShardPart {
   readonly records: StageId[];
   readonly removed: Uint8Array[];

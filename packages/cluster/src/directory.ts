@@ -16,7 +16,6 @@ export const INBOXES = 'inbox/';
 export const isSeen = (name: string): boolean => !name.startsWith(INBOXES);
 
 export interface NodeInfo {
-  /** Where the other nodes reach it. */
   readonly url: string;
   /** It gives its shards away, and gets no others. */
   readonly draining?: boolean;
@@ -95,7 +94,6 @@ function isPlaced({ uid, base, shards, placement, replicas, move, before }: Reco
   );
 }
 
-/** More than half. */
 export const majorityOf = (count: number): number => Math.floor(count / 2) + 1;
 
 /**

@@ -46,7 +46,6 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
     return known.placements;
   };
 
-  /** The name of a shard here. */
   const enter = async (name: string): Promise<string> => {
     const address = readAddress(name);
     if (address?.placement === undefined) return name;

@@ -22,7 +22,6 @@ const MAX_ENTRIES = 2 ** 18;
 const nameOf = ({ device, nonce }: Pick<InboxEntry, 'device' | 'nonce'>) =>
   `${device} ${Buffer.from(nonce).toString('latin1')}`;
 
-/** The handle of an envelope. */
 export function handleOf({ device, nonce }: Pick<InboxEntry, 'device' | 'nonce'>): Uint8Array {
   const hash = createHash('sha256').update(`inbox ${device} `).update(nonce).digest();
   return new Uint8Array(hash.subarray(0, HANDLE_BYTES));
@@ -122,7 +121,6 @@ export class InboxState {
     return this.last;
   }
 
-  /** Drops what is to go, and returns it. */
   drop(goes: (entry: InboxEntry) => boolean): InboxEntry[] {
     const gone = this.entries().filter(goes);
     for (const entry of gone) {

@@ -57,7 +57,6 @@ interface Waiting extends Omit<InboxEntry, 'number' | 'posted'> {
   readonly reject: (error: unknown) => void;
 }
 
-/** What a change does to an inbox. */
 interface InboxChange {
   readonly next: InboxState;
   readonly records?: readonly SealedRecord[];
@@ -137,7 +136,6 @@ export class Inboxes {
     return turn;
   }
 
-  /** Makes one change of what waits. */
   async #postSome(uid: string): Promise<void> {
     const all = this.#waiting.get(uid) ?? [];
     let bytes = 0;
@@ -290,7 +288,6 @@ export class Inboxes {
     return state;
   }
 
-  /** The envelopes of some items, as they are when they are read. */
   async *#read(
     name: string,
     choose: (state: InboxState) => readonly InboxEntry[],

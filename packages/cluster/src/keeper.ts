@@ -26,7 +26,6 @@ export interface KeeperOptions {
   readonly onBackgroundError?: (error: unknown) => void;
 }
 
-/** What a keeper works with. */
 export interface Kept {
   readonly name: string;
   readonly store: FolderStore;
@@ -73,7 +72,6 @@ export class Keeper {
     this.#options = options;
   }
 
-  /** A file of this shard was found damaged. */
   damaged(shard: string): void {
     this.#damaged.add(shard);
   }

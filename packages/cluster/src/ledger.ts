@@ -34,7 +34,6 @@ export interface Ledger {
 export const staleEntry = (topic: string): HersError =>
   new HersError('STALE', `another entry of ${topic} came first; read it again`);
 
-/** The newest entry of a topic, if there is one. */
 export async function newestOf(ledger: Ledger, topic: string): Promise<LedgerEntry | undefined> {
   for await (const entry of ledger.read(topic, 'newest')) return entry;
   return undefined;

@@ -21,7 +21,6 @@ import { isPassing, quorum } from './quorum.ts';
 import { shardName } from './shard.ts';
 
 export interface MembersOptions {
-  /** This node, and where the others reach it. */
   readonly name: string;
   readonly url: string;
   readonly store: FolderStore;
@@ -74,7 +73,6 @@ export class Members {
     return this.#directory.nodes[name]?.url === url;
   }
 
-  /** Reads what the folder has of it. */
   async load(): Promise<void> {
     const { store } = this.#options;
     const known = await store.getManifest(DIRECTORY).catch(() => undefined);
@@ -176,7 +174,6 @@ export class Members {
     return this.spreadTo(directory, Object.keys(directory.nodes));
   }
 
-  /** Brings a directory to a majority of these nodes. */
   async spreadTo(directory: Directory, nodes: readonly string[]): Promise<void> {
     await quorum(nodes, majorityOf(nodes.length), (node) => bring(this.#peers.of(node), directory), this.#peers);
   }
@@ -224,7 +221,6 @@ export class Members {
     });
   }
 
-  /** The state of a collection as this node knows it now. */
   placedNow(placed: PlacedCollection): PlacedCollection {
     return Object.values(this.#directory.collections).find(({ uid }) => uid === placed.uid) ?? placed;
   }

@@ -211,7 +211,6 @@ export class NatsConnection {
     }
   }
 
-  /** Whether there is a connection now. */
   get isOpen(): boolean {
     return this.#socket !== undefined;
   }

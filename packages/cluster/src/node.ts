@@ -18,7 +18,6 @@ import { type ShardService, shardName, shardOf } from './shard.ts';
 
 export interface NodeOptions extends KeeperOptions {
   readonly name: string;
-  /** Where the other nodes reach it. */
   readonly url: string;
   /** The shards that this node keeps. It is closed with the node. */
   readonly store: FolderStore;

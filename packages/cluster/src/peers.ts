@@ -7,12 +7,10 @@ import type { Suspicion } from './quorum.ts';
 import type { ShardService } from './shard.ts';
 
 export interface PeersOptions {
-  /** This node, and its shards as the others see them. */
   readonly name: string;
   readonly own: ShardService;
   /** What the directory says of a node. */
   readonly infoOf: (node: string) => NodeInfo | undefined;
-  /** Opens a connection to another node. */
   readonly connect: (name: string, info: NodeInfo) => ShardService;
   readonly closing: AbortSignal;
 }
@@ -89,7 +87,6 @@ export class Peers implements Suspicion {
     return (this.#suspects.get(node) ?? 0) > performance.now();
   }
 
-  /** A node has answered. */
   heard(node: string): void {
     this.#heard.set(node, this.#clock.now());
   }

@@ -17,14 +17,12 @@ export interface Health {
   readonly gone: ReadonlySet<string>;
 }
 
-/** Shards that each node keeps, of one collection. */
 export function heldOf({ shards }: PlacedCollection, nodes: readonly string[]): Map<string, number> {
   const held = new Map(nodes.map((node) => [node, 0]));
   for (const node of shards.flat()) held.set(node, (held.get(node) ?? 0) + 1);
   return held;
 }
 
-/** Nodes that may get shards. */
 export function takers({ nodes }: Directory, { live }: Health): string[] {
   return Object.keys(nodes)
     .filter((node) => !nodes[node].draining && live.has(node))
@@ -123,7 +121,6 @@ const LIVE_MS = 5_000;
 
 const isStale = (error: unknown) => error instanceof HersError && error.code === 'STALE';
 
-/** A directory with another state of one collection, if it is still what it was. */
 function replaced(
   directory: Directory,
   name: string,
@@ -163,7 +160,6 @@ export class Mover {
     return answering.length >= replicas ? answering : all;
   }
 
-  /** One step, if it is for this node to do. */
   async step(): Promise<void> {
     const isFirst = ({ live }: Health) => [...live].sort()[0] === this.#node.name;
     if (!isFirst(this.#health(this.#node.members.directory))) return;

@@ -119,7 +119,6 @@ export function missingEverywhere(errors: readonly unknown[], replicas: number):
   return 2 * missing.length >= replicas ? missing[0] : undefined;
 }
 
-/** The result of the first node that has one, asked one after the other. */
 export async function firstOf<T>(nodes: readonly string[], call: (node: string) => Promise<T>): Promise<T> {
   const failures: { readonly node: string; readonly error: unknown }[] = [];
   for (const node of nodes)

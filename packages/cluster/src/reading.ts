@@ -46,7 +46,6 @@ export class Reading {
     }
   }
 
-  /** A node, once it has all that the home knows of. */
   async #current(node: string, name: string, states: Current['states'], shard: number): Promise<Service> {
     const service = this.#node.peers.of(node);
     for (let left = 20; ; left--) {

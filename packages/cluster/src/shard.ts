@@ -47,7 +47,6 @@ export interface ShardService extends Service {
   drain?(node: string, draining: boolean): Promise<void>;
   /** Changes how many nodes keep each shard of a collection. */
   setReplicas?(collection: string, replicas: number): Promise<void>;
-  /** Puts a snapshot in the place of a shard. */
   replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
 }
 
@@ -86,7 +85,6 @@ export function shardOf(id: Uint8Array, shards: number): number {
   return view.getUint32(id.length - 4, true) % shards;
 }
 
-/** What the home shard knows of a collection. */
 export interface Home {
   /** Of the client's manifest. */
   readonly version: number;
@@ -136,7 +134,6 @@ export function isCurrent(here: ShardState, states: readonly ShardState[], shard
 
 // — entries of the ledger —
 
-/** One change of a collection. */
 export interface ChangeEntry {
   readonly version: number;
   /** No two entries are alike. */

@@ -64,7 +64,6 @@ export class ShardSnapshot {
     if (!announced || Buffer.compare(announced, digest) !== 0) throw broken();
   }
 
-  /** Lets go of it. */
   async end(): Promise<void> {
     await this.#frames.return(undefined).catch(() => {});
   }
@@ -85,14 +84,12 @@ export async function* joinSnapshots(
   yield frames.end();
 }
 
-/** A part of a snapshot that is restored. */
 export type RestoredPart =
   | { readonly kind: 'header'; readonly header: SnapshotHeader }
   | { readonly kind: 'record'; readonly record: SealedRecord }
   | { readonly kind: 'list'; readonly list: Uint8Array }
   | { readonly kind: 'block'; readonly id: Uint8Array; readonly encoded: Uint8Array };
 
-/** The parts of a snapshot. It was whole and unaltered if this ends without an error. */
 export async function* readSnapshot(pieces: Many<Uint8Array>): AsyncGenerator<RestoredPart> {
   const stream = new HashedStream();
   let header: SnapshotHeader | undefined;
@@ -218,7 +215,6 @@ export class Filling {
     });
   }
 
-  /** The collection, with all that was announced. */
   async finish(): Promise<PlacedCollection> {
     const placed = await this.#flush();
     const { uid, shards } = placed;

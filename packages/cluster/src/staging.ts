@@ -34,7 +34,6 @@ export class Staging {
     this.#secret = secret;
   }
 
-  /** Stages something on a majority of the replicas of a shard. */
   async #put(
     { uid, shards }: PlacedCollection,
     shard: number,

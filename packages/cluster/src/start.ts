@@ -84,11 +84,8 @@ const OPTIONS: OptionNames<ClusterOptions> = {
   reach: true,
 };
 
-/** A node that runs. */
 export interface RunningNode {
-  /** For clients; closing it ends the node. */
   readonly service: Service;
-  /** Where the other nodes reach it. */
   readonly url: string;
 }
 
@@ -220,7 +217,6 @@ export interface FolderOptions {
   readonly report?: ((error: unknown) => void) | undefined;
 }
 
-/** Opens the folder of a node. */
 export async function openShards(folder: string, name: string, options: FolderOptions): Promise<FolderStore> {
   const { report = () => {} } = options;
   const open = () => openStore(folder, { ...options.store, shards: true });

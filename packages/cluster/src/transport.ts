@@ -39,16 +39,13 @@ const QUIET_MS = 2_000;
 /** One that scans may be silent for longer. */
 const SEARCH_QUIET_MS = 40_000;
 
-/** How a node reaches another. */
 export interface ShardsOptions extends Pick<HttpOptions, 'token' | 'insecure'> {
   readonly certified?: Certified;
 }
 
-/** Another node. */
 export class HttpShards extends HttpService implements ShardService {
   readonly #url: string;
   readonly #token: string | undefined;
-  /** Connections for searches. */
   readonly #agent: Agent;
   /** Those that show a certificate, where nodes have one. */
   readonly #certified: Certified | undefined;

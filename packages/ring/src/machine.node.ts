@@ -2,7 +2,6 @@
 
 import { closeSync, openSync, readSync } from 'node:fs';
 
-/** What decides which addon a machine can load. */
 export interface Machine {
   readonly platform: string;
   readonly arch: string;
@@ -15,7 +14,6 @@ export function addonName(addon: 'client' | 'ring' | 'scan', { platform, arch, i
   return `hers_${addon}.${platform}-${arch}${isMusl ? '-musl' : ''}.node`;
 }
 
-/** The machine that this is. */
 export function thisMachine(): Machine {
   const { platform, arch, execPath } = process;
   return { platform, arch, isMusl: platform === 'linux' && (interpreterOf(execPath)?.includes('/ld-musl-') ?? false) };

@@ -81,7 +81,6 @@ export function modPow(base: bigint, exponent: bigint, modulus: bigint): bigint 
   return result;
 }
 
-/** The inverse of x modulo a prime. */
 export function modInverse(x: bigint, prime: bigint): bigint {
   return modPow(((x % prime) + prime) % prime, prime - 2n, prime);
 }

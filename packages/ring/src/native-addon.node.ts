@@ -8,7 +8,6 @@ import type { NativeAddon } from './native.ts';
 
 const build = join(import.meta.dirname, '../build');
 
-/** Where `npm run build` puts it. */
 export const ADDON_PATH: string = join(build, 'hers_ring.node');
 
 const PATHS = [join(build, addonName('ring', thisMachine())), ADDON_PATH];
@@ -29,7 +28,6 @@ export function openAddon(paths: readonly string[] = PATHS): NativeAddon | undef
   return undefined;
 }
 
-/** What the environment asks for. */
 export function askedFor(): string | undefined {
   return process.env.HERS_RING;
 }

@@ -6,7 +6,6 @@ export function openAddon(): NativeAddon | undefined {
   return undefined;
 }
 
-/** What the environment asks for. */
 export function askedFor(): string | undefined {
   return undefined;
 }

@@ -149,7 +149,6 @@ export interface NativeAddon extends ExpansionAddon {
   unpackThree(variant: number, out: Uint32Array, bytes: Uint8Array): void;
 }
 
-/** An addon, and which of its variants to use. */
 export interface Native {
   readonly addon: NativeAddon;
   readonly isa: Isa;

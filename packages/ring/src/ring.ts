@@ -126,7 +126,6 @@ export class Ring {
   readonly primes: readonly number[];
   /** Q, the product of the primes. */
   readonly modulus: bigint;
-  /** Scratch polynomials and words; see the note at the top of this file. */
   readonly polys: readonly Poly[];
   readonly words: readonly Words[];
 
@@ -141,7 +140,6 @@ export class Ring {
   readonly #wide: Float64Array; // n integers of 64 bits
   readonly #scratch: Uint8Array; // all of the above that can hold secrets
 
-  /** The ring for these parameters; one per process. */
   static of(n: number, primes: readonly number[]): Ring {
     const native = chosenNative();
     // Whoever asks often asks with the same list.

@@ -12,7 +12,6 @@ import { largest, mixed, specimenBlock, specimenQuery } from './specimen.ts';
 const VARIABLE = 'HERS_KERNEL';
 
 export interface KernelOptions {
-  /** Use this kernel, which may be a registered one, or fail; `auto` is the default. */
   readonly kernel?: string | undefined;
   /** By default as many as the process may use. */
   readonly threads?: number | undefined;

@@ -74,7 +74,6 @@ function verify(loaded: Loaded): void {
   loaded.verified = true;
 }
 
-/** The error for a part whose checksum does not match; every kernel throws it. */
 export function damagedPart(name: string, part: number): HersError {
   return new HersError(
     'DAMAGED',

@@ -46,7 +46,6 @@ export class Call {
   readonly reply: FastifyReply;
   readonly guest: Guest;
   readonly limits: Limits;
-  /** The collection it is about, where that is known. */
   collection: string | undefined;
   /** When the body had come, when the answer was ready to be sent: `performance.now()`. */
   receivedAt: number | undefined;
@@ -68,7 +67,6 @@ export class Call {
     this.collection = (request.params as { name?: string } | undefined)?.name;
   }
 
-  /** The collection in the path. */
   get name(): string {
     return this.collection!;
   }

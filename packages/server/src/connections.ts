@@ -50,7 +50,6 @@ export class Connections {
     return this.#running;
   }
 
-  /** A connection, before anything was said on it. */
   arrived(socket: Socket): void {
     const { remoteAddress } = socket;
     // Gone already.
@@ -164,7 +163,6 @@ function dropOne({ quiet }: Address, newest: Socket): void {
   longest.destroy();
 }
 
-/** Answers what is not even HTTP, or comes too slowly to become it; returns the code. */
 export function refuseSocket(error: Error & { code?: string }, socket: Socket): string {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();

@@ -16,11 +16,9 @@ export interface GuestLimits {
 /** What the process takes; of its own, unless a test says otherwise. */
 export type Measure = () => number;
 
-/** One request under way. */
 export class Guest {
   readonly caller: string;
   readonly pace: Pace = new Pace();
-  /** Reads or writes a whole collection. */
   isHeavy = false;
   readonly hold: Hold;
   /** Ends when the client is gone, the request has taken too long, or had to make room. */

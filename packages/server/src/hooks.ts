@@ -46,7 +46,6 @@ export function addHooks(fastify: FastifyInstance, parts: Parts): void {
   });
 }
 
-/** The gates. */
 async function admit(parts: Parts, request: FastifyRequest, reply: FastifyReply): Promise<unknown> {
   const { closing, guests, hasTls, pages, strangers, tokens } = parts;
   const { raw } = reply;

@@ -62,7 +62,6 @@ export class Pieces {
     this.#open()[this.#filled++] = kind;
   }
 
-  /** A piece with room for something. */
   #open(): Piece {
     if (this.#filled === PIECE_BYTES) this.finish();
     this.#piece ??= free.pop() ?? Buffer.allocUnsafeSlow(PIECE_BYTES);

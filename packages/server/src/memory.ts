@@ -309,7 +309,6 @@ export class Memory {
   }
 }
 
-/** What one request holds. */
 export class Hold {
   readonly #memory: Memory;
   readonly #caller: string;

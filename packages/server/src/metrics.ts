@@ -61,7 +61,6 @@ class Histogram {
 
 export type Phase = 'receive' | 'wait' | 'scan' | 'send';
 
-/** What is measured when it is asked for. */
 export interface Gauges {
   scansRunning(): number;
   scansWaiting(): number;

@@ -17,7 +17,6 @@ export interface Parts {
   readonly limits: Limits;
   readonly metrics: Metrics;
   readonly guests: Guests;
-  /** How often each address asks that has no place here. */
   readonly strangers: Rates;
   readonly scans: Scans;
   readonly pages: Pages;
@@ -26,7 +25,6 @@ export interface Parts {
   readonly tokens: TokenCheck | undefined;
   readonly audit: Audit | undefined;
   readonly device: () => DeviceGauges | undefined;
-  /** Whether the server is going down. */
   closing: boolean;
 }
 

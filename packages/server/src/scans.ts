@@ -222,7 +222,6 @@ interface Job {
   isPatient: boolean;
 }
 
-/** A scan under way. */
 interface Running {
   readonly first: Job;
   queries: number;
@@ -552,7 +551,6 @@ export class Scans {
   }
 }
 
-/** Whether two searches can be answered by the same scan. */
 function areAlike(one: Job, other: Job): boolean {
   const isWhole = ({ request, ids }: Job) => request.blocks === undefined && !request.partial && ids.length > 0;
   return (
@@ -565,7 +563,6 @@ function areAlike(one: Job, other: Job): boolean {
   );
 }
 
-/** Whether two searches name the same evaluation keys. */
 function sameLists(one: readonly Uint8Array[] = [], other: readonly Uint8Array[] = []): boolean {
   return one.length === other.length && one.every((id, i) => Buffer.compare(id, other[i]!) === 0);
 }

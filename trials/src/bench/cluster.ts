@@ -28,7 +28,6 @@ const FEW = 4096;
 const TICK_MS = 10;
 const LIMITS = { requestsPerSecond: 1_000_000 };
 
-/** Of one search. */
 interface Searched {
   /** Milliseconds, the median. */
   readonly ms: number;
@@ -42,7 +41,6 @@ interface Searched {
 }
 
 interface Measured {
-  /** Records a second. */
   readonly enrol: number;
   readonly few: Searched;
   readonly all: Searched;

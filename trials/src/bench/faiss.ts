@@ -20,7 +20,6 @@ export interface FaissSearch {
   readonly seconds: readonly number[];
 }
 
-/** Why there is nothing to compare with; undefined where there is. */
 export function faissMissing(): string | undefined {
   if (!HEADERS.some((folder) => existsSync(join(folder, 'faiss/IndexFlat.h'))))
     return 'Faiss is not installed (libfaiss-dev)';

@@ -52,7 +52,6 @@ export const idOf = (number: number): string => `id${String(number).padStart(10,
 const countries = new Zipf(COUNTRIES);
 const tags = new Zipf(TAGS);
 
-/** The fields of a person. */
 export function personOf(number: number): {
   readonly country: string;
   readonly age: number;

@@ -86,7 +86,6 @@ async function enrol(folder: string, key: MasterSeed, count: number, dimension: 
 }
 
 interface Evaluation {
-  /** Of all records, how many pass. */
   readonly share: number;
   /** Milliseconds to find out which do, without a search. */
   readonly ms: number;

@@ -157,7 +157,6 @@ function checkPlace(place: ReturnType<View['locate']>, number: number | undefine
   if (found !== number) throw new Error(`record ${number} was looked for, and ${found} was found`);
 }
 
-/** What the columns say of a record is what was drawn for it. */
 function checkFields({ columns }: View, number: number): void {
   const [block, slot] = [Math.floor(number / BLOCK), number % BLOCK];
   const person = personOf((block % DRAWN_BLOCKS) * BLOCK + slot);

@@ -16,7 +16,6 @@ import { SlowLine } from './slow-line.ts';
 
 const SAMPLES = 4;
 const WARM_UP = 3;
-/** Questions of a device. */
 const ASKED = 8;
 const PROFILES = ['compact', 'open'] as const;
 type ProfileName = (typeof PROFILES)[number];

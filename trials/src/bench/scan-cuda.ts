@@ -23,7 +23,6 @@ const MOST_IN_TURNS = 10_000_000;
 const BLOCKS = 64;
 const SCANS = 5;
 
-/** A line of `hers_cuda_check measure`. */
 interface Measured {
   readonly multiplyMs: number;
   readonly ofCopy: number;

@@ -27,7 +27,6 @@ const ERROR_QUERIES = 16;
 
 export interface SchemeBenchOptions {
   readonly quick?: boolean;
-  /** Only this profile. */
   readonly profile?: string;
 }
 

@@ -213,7 +213,6 @@ class Bench {
     return client;
   }
 
-  /** Queries as the client sends them. */
   async #queries(service: Service, count: number): Promise<Prepared> {
     const queries: Uint8Array[] = [];
     let version = 0;
@@ -329,7 +328,6 @@ function add(sum: { done: number; ms: number; cpuMs: number }, { done, ms, cpuMs
   sum.cpuMs += cpuMs;
 }
 
-/** `scan-child.ts` in a process of its own. */
 class ScanProcess {
   readonly #child: ChildProcess;
 
@@ -358,7 +356,6 @@ class ScanProcess {
   }
 }
 
-/** `enrol-child.ts` in a process of its own. */
 class Enroller {
   readonly #child: ChildProcess;
   acknowledged = 0;
@@ -459,7 +456,6 @@ class Line {
   }
 }
 
-/** The same service, which callers cannot close. */
 function uncloseable(service: Service): Service {
   return withMethods(service, { close: async () => {} });
 }

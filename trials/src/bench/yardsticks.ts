@@ -50,7 +50,6 @@ export class Yardsticks {
   readonly #addon: Addon;
   readonly #isa: Isa;
 
-  /** Opens an addon that is built. */
   constructor(isa: Isa, path: string = YARDSTICKS_PATH) {
     const module = { exports: {} };
     process.dlopen(module, path);
@@ -66,7 +65,6 @@ export class Yardsticks {
     return new Yardsticks(isa);
   }
 
-  /** Maps segment files, to be read. */
   async map(paths: readonly string[]): Promise<MappedSegments> {
     const files: FileRef[] = [];
     for (const path of paths) {

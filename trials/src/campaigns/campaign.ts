@@ -17,7 +17,6 @@ import { GALLERY_KINDS, measureNoise } from '@hers/scheme/testing/measure';
 import { Random } from '@hers/vectors/random';
 
 interface Campaign extends Listed {
-  /** Whether all went well. */
   run(values: Values): boolean | Promise<boolean>;
 }
 

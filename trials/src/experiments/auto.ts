@@ -105,7 +105,6 @@ export const autoExperiment: Experiment = {
   },
 };
 
-/** What is in the file, or else what is measured now, and kept there. */
 async function kept(file: string, measure: () => Promise<Figure[]>): Promise<Figure[]> {
   const known = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
   if (known !== undefined) return known;

@@ -74,9 +74,7 @@ export async function render(data: ClusterData): Promise<Rendered> {
   return { markdown, svg: await plot(data) };
 }
 
-/** What the model is made of. */
 interface Parts {
-  /** Of one query. */
   readonly queryBytes: number;
   /** Milliseconds of CPU that it takes to ask another node, and those of a node that is asked. */
   readonly askMs: number;
@@ -110,9 +108,7 @@ interface Modelled {
   readonly ask: number;
   readonly scan: number;
   readonly answer: number;
-  /** All of it. */
   readonly search: number;
-  /** What takes longest. */
   readonly decides: string;
   /** Searches of many clients, who speak to all nodes. */
   readonly perSecond: number;

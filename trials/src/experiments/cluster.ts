@@ -11,7 +11,6 @@ export interface ClusterParameters {
   readonly dimension: number;
   readonly searches: number;
   readonly shards: number;
-  /** Records of the small gallery. */
   readonly few: number;
 }
 

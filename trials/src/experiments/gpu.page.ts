@@ -103,7 +103,6 @@ function plans(data: GpuData): string[] {
   ];
 }
 
-/** What the device itself takes, without keys. */
 function scans(data: GpuData): string[] {
   const { scans: known = [] } = data.parameters;
   const [first] = known;

@@ -18,7 +18,6 @@ const KERNELS = [
 ] as const;
 
 export interface GpuParameters {
-  /** The device, for people. */
   readonly device: string;
   readonly dimensions: readonly number[];
   readonly counts: readonly number[];

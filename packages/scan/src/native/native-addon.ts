@@ -85,7 +85,6 @@ export interface Addon {
 const build = join(import.meta.dirname, '../../build');
 const published = join(build, addonName('scan', thisMachine()));
 
-/** Where `npm run build` puts it, unless this is a published package. */
 export const ADDON_PATH: string = existsSync(published) ? published : join(build, 'hers_scan.node');
 
 /** Throws an error that says why there is no addon. */

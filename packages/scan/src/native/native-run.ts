@@ -115,7 +115,6 @@ export class NativeRun {
     return batch;
   }
 
-  /** Ends it, if it has not ended yet; `next` then throws the reason. */
   stop(reason?: unknown): void {
     if (this.#isStopped) return;
     this.#isStopped = true;

@@ -16,7 +16,6 @@ import {
   type WasmTimes,
 } from './wasm-stage.ts';
 
-/** Receives the outcome of a stage. */
 export interface StageListener {
   results(block: number, bytes: Uint8Array): void;
   damaged(part: number): void;
@@ -92,7 +91,6 @@ export class Crew {
     return this.#workers.length;
   }
 
-  /** Whether another stage can be sent. */
   get hasRoom(): boolean {
     return this.#freeSlots.length > 0;
   }

@@ -24,7 +24,6 @@ const BACKLOG_BYTES = 2 ** 25;
  */
 const PIECE_BYTES = 2 ** 22;
 
-/** A segment as the threads know it. */
 export interface ScanSegment {
   readonly handle: SegmentHandle;
   readonly id: number;
@@ -51,7 +50,6 @@ export class Scan {
   #rowsSent = 0;
   #segmentsSent = 0;
   #slices: number | undefined;
-  /** For each running stage, the function that stops it. */
   readonly #flights = new Set<() => void>();
 
   #waiting: ScanResult[] = [];
@@ -121,7 +119,6 @@ export class Scan {
     return this.#backlog > 0 && this.#backlog + this.#nextBytes > BACKLOG_BYTES;
   }
 
-  /** Sends the next stage. */
   advance(): Advance {
     if (this.#stopped || this.#isSupplied) return 'idle';
     if (this.#segmentsSent === this.#segments.length) {

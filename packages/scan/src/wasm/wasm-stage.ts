@@ -23,7 +23,6 @@ export interface WasmTimes {
   readonly prepare: number;
   /** Copying segments into the windows. */
   readonly read: number;
-  /** Checksums of parts seen for the first time. */
   readonly verify: number;
   /** The multiply-accumulate and its reduction. */
   readonly multiply: number;
@@ -56,7 +55,6 @@ export interface StageRing {
   readonly moduli: readonly WasmModulus[];
 }
 
-/** A segment, sent once to every thread. */
 export interface StageSegment {
   readonly id: number;
   readonly ring: StageRing;
@@ -129,7 +127,6 @@ export type FromThread =
   | { readonly kind: 'results'; readonly id: number; readonly block: number; readonly bytes: Uint8Array }
   | { readonly kind: 'damaged'; readonly id: number; readonly part: number }
   | { readonly kind: 'failed'; readonly id: number; readonly message: string }
-  /** This thread has left the stage. */
   | { readonly kind: 'left'; readonly id: number };
 
 // A thread's own area in the shared memory of the WebAssembly kernel: the state of a checksum, a
@@ -173,7 +170,6 @@ export class Counters {
     this.#words = control.subarray(STAGE_WORDS * slot, STAGE_WORDS * (slot + 1));
   }
 
-  /** Before a stage is sent to the threads. */
   reset(): void {
     for (let i = 0; i < STAGE_WORDS; i++) Atomics.store(this.#words, i, 0);
   }

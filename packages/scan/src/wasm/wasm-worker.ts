@@ -67,7 +67,6 @@ class Thread {
     this.#times = times;
   }
 
-  /** Adds the time since `start` to one of the sums, and returns the time now. */
   #spent(on: (typeof TIMES)[number], start: number): number {
     const now = performance.now();
     this.#times[TIMES.indexOf(on)] += now - start;

@@ -92,7 +92,6 @@ export class WasmKernel implements Kernel {
     return this.#crew.times;
   }
 
-  /** Bytes of the shared memory. */
   get memoryBytes(): number {
     return this.#memory.bytes;
   }

@@ -344,7 +344,6 @@ export class ShortestPaths {
   readonly #heap: Int32Array;
   readonly #place: Int32Array;
   #size = 0;
-  /** Of the last source. */
   readonly distance: Float64Array;
 
   constructor(graph: Graph) {

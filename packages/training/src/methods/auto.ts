@@ -139,7 +139,6 @@ function whyNotMeasured({ labelled, classCount, count }: TrainingSet): string | 
   return undefined;
 }
 
-/** What can be done without labels. */
 async function principal(
   task: Task<AutoSettings, number | null>,
   reason: string,
@@ -187,7 +186,6 @@ export class Trial {
   /** Of the vectors as they are given. */
   readonly dimension: number;
   readonly people: Int32Array;
-  /** Rank-1 of full vectors. */
   readonly full: number;
   readonly #families: readonly Family[];
   readonly #threads: number;
@@ -376,7 +374,6 @@ function hitShare({ all }: Margins): number {
  * are moved.
  */
 const RANKINGS: readonly Partial<RankingSettings>[] = [{ hidden: [], smoothing: 0, steps: 600 }, {}];
-/** Folds in which learning to rank is tried, at most. */
 const RANKING_FOLDS = 2;
 
 interface Learned {

@@ -249,7 +249,6 @@ interface Stage extends Task<DeepMdsSettings> {
 
 type Place = Pick<Course, 'stage' | 'end' | 'before' | 'later' | 'fingerprint' | 'settled' | 'resume'>;
 
-/** Trains the network as far as a stage. */
 async function trainStage(
   { chain, set, heldOut, start, seed, threads, settings }: Stage,
   place: Place,
@@ -458,7 +457,6 @@ export function batchOf(
   };
 }
 
-/** The trained network as part of a model. */
 function bodyOf(architecture: Architecture, parameters: Matrices): Body {
   const graph = new Graph();
   const constant: Parameter = (name, shape) => graph.tensor(name, parameters[name].data as Float32Array, shape);

@@ -66,7 +66,6 @@ export function weightOf(between: Between): number {
   return between === 'classes' ? 1 : 0;
 }
 
-/** A member of the family. */
 export interface Point {
   /**
    * How far the within-class covariance is drawn towards a sphere, 0 to 1. With 1 nothing is
@@ -96,7 +95,6 @@ const FILL = 1e-3;
 export interface Family {
   /** The map at a point, quickly: for choosing. */
   roughly(point: Point, dimension: number): Promise<LinearMap>;
-  /** The map at a point. */
   at(point: Point, dimension: number): Promise<LinearMap>;
 }
 

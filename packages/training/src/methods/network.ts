@@ -17,14 +17,12 @@ export interface Architecture {
   /** Block units in a stage: 1 in the text, 3 in the authors' code. */
   layers: number;
   residual: boolean;
-  /** Vectors are normalised after each stage, not only at the end. */
   normaliseStages: boolean;
 }
 
 /** Where a layer's weights come from: inputs of a graph that trains them, constants of a model. */
 export type Parameter = (name: string, shape: readonly [number, number] | readonly [number]) => Value;
 
-/** The chains in the paper's appendix, by input dimension. */
 const PUBLISHED: Record<number, readonly number[]> = {
   1536: [1536, 1024, 512, 256, 128, 64, 32, 16],
   512: [512, 256, 128, 64, 32, 16],

@@ -5,7 +5,6 @@ import { Random } from '@hers/vectors/random';
 import type { Graph, Value } from '../training/autodiff.ts';
 import { members, type TrainingSet } from '../training/training-set.ts';
 
-/** Pairs as places in a pool. */
 export interface Pairs {
   left: number[];
   right: number[];

@@ -115,7 +115,6 @@ function mapped(
   return graph.add(linear, graph.matmul(inner, parameter('residual.weight', [hidden.at(-1)!, dimension])));
 }
 
-/** The game as a loss: `probes` and `mates` hold one whitened vector of each class. */
 export function rankingProblem(settings: RankingSettings, n: number, dimension: number, batch: number): Problem {
   const loss = (graph: Graph, parameter: Parameter) => {
     const side = (name: string) =>
@@ -185,7 +184,6 @@ function warmAndCool(step: number, steps: number): number {
 interface Source {
   white: TrainingSet;
   lists: number[][];
-  /** The standard deviation of each coordinate. */
   deviations: Float64Array;
   /** The standard deviation of the difference of two vectors of a class, in every coordinate. */
   noise: number;

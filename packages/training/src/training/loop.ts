@@ -39,7 +39,6 @@ export interface Outcome {
   curve: CurvePoint[];
 }
 
-/** Seconds between two checkpoints. */
 const CHECKPOINT_SECONDS = 60;
 /** Seconds between two words of progress. */
 const PROGRESS_SECONDS = 0.25;

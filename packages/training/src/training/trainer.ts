@@ -24,7 +24,6 @@ export type Shapes = ReadonlyMap<string, readonly number[]>;
 
 const sizeOf = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
 
-/** Declares parameters as inputs, and remembers their shapes. */
 function parameterInputs(graph: Graph): { parameter: Parameter; values: Map<string, Value> } {
   const values = new Map<string, Value>();
   const parameter: Parameter = (name, shape) => {
@@ -43,7 +42,6 @@ export function parameterShapes(problem: Problem): Shapes {
   return new Map(Array.from(values, ([name, { shape }]) => [name, shape as readonly number[]]));
 }
 
-/** Declares all parameters as one input. */
 export function parameterPieces(graph: Graph, shapes: Shapes): { whole: Value; parameter: Parameter; pieces: Value[] } {
   const whole = graph.input(PARAMETERS, [totalOf(shapes)]);
   const pieces = graph.pieces(whole, [...shapes.values()]);
@@ -139,7 +137,6 @@ export class Trainer {
     if (average !== undefined) this.#averages = this.parameters.slice();
   }
 
-  /** Steps taken so far. */
   get steps(): number {
     return this.#steps;
   }

@@ -77,7 +77,6 @@ function unit(given: Float32Array, dimension: number): Float32Array<ArrayBuffer>
   return vectors;
 }
 
-/** For methods that learn from labels. */
 export function requireClasses(set: TrainingSet, method: string): void {
   if (!set.labelled) throw new CompressError('INVALID_LABELS', `${method} learns from labels, and there are none.`);
   if (set.classCount < 2)
@@ -118,7 +117,6 @@ export function gather({ vectors, dimension }: TrainingSet, rows: ArrayLike<numb
   return result;
 }
 
-/** The members of each class. */
 export function members({ classes, classCount }: TrainingSet): number[][] {
   const lists: number[][] = Array.from({ length: classCount }, () => []);
   for (let i = 0; i < classes.length; i++) lists[classes[i]].push(i);

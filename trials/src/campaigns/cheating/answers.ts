@@ -36,7 +36,6 @@ export function leastNoticed({ profile, noise, checksumGroup }: Plan): number {
 /** −1 if less is better. */
 const signOf = ({ plan: { metric } }: World) => (metric === 'euclidean' ? -1 : 1);
 
-/** The correct scores. */
 export class Scores {
   readonly #models: readonly Compressor[];
 
@@ -92,7 +91,6 @@ export class Scores {
   }
 }
 
-/** What is wrong with the answer of a search. */
 export async function wrongIn(
   scores: Scores,
   { matches }: SearchResult,

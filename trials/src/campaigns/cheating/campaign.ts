@@ -95,7 +95,6 @@ export interface CheatingOptions {
   readonly store?: Service;
 }
 
-/** True if nothing was wrong. */
 export async function cheating(options: CheatingOptions): Promise<boolean> {
   const { seconds, calls, seed, log = console.log } = options;
   const folder = await mkdtemp(join(tmpdir(), 'hers-cheating-'));
@@ -425,7 +424,6 @@ class Campaign {
     if (!isOurs && !isAbort) this.violations.push(`an error that is none of ours: ${(error as Error)?.stack ?? error}`);
   }
 
-  /** What a person does after such an error. */
   async #person(client: Client, name: string, error: HersError, dice: Dice): Promise<void> {
     const { remembering } = client;
     if (error.message.includes('does not have the score')) remembering.candidates(name).isStopped = true;
@@ -457,7 +455,6 @@ class Campaign {
     this.resumed++;
   }
 
-  /** Opens a collection, and records what the client knows since. */
   async #open(client: Client, name: string): Promise<Collection> {
     const collection = await client.database.collection(name);
     if (!client.known.has(name)) {
@@ -599,7 +596,6 @@ class Campaign {
 
 const HUNG = Symbol('hung');
 
-/** The outcome, or a timeout. */
 async function within(work: Promise<unknown>): Promise<{ value: unknown } | { error: unknown }> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<typeof HUNG>((resolve) => {

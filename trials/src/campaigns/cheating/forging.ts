@@ -27,7 +27,6 @@ export const bytesOf = (item: Item): Uint8Array<ArrayBufferLike> => (item instan
 export const withBytes = <T extends Item>(item: T, bytes: Uint8Array): T =>
   (item instanceof Uint8Array ? bytes : { ...item, sealed: bytes }) as T;
 
-/** With one bit flipped. */
 export function flipped(bytes: Uint8Array, dice: Dice): Uint8Array {
   const copy = new Uint8Array(bytes);
   if (copy.length > 0) copy[dice.below(copy.length)] ^= 1 << dice.below(8);
@@ -42,7 +41,6 @@ export function sealed(message: Uint8Array): Uint8Array {
   return message;
 }
 
-/** A message with other bytes in one place. */
 export function patched(message: Uint8Array, at: number, bytes: Uint8Array): Uint8Array {
   const copy = new Uint8Array(message);
   if (at + bytes.length <= copy.length - 8) copy.set(bytes, at);

@@ -27,10 +27,8 @@ import {
 } from './forging.ts';
 import { COPY, Content, type HistoryNode, hashOf, hex, NAMES, openManifest, SCRATCH, type World } from './truth.ts';
 
-/** One call of a client, and what the store did during it. */
 export interface Doing {
   readonly number: number;
-  /** The store's random choices. */
   readonly dice: Dice;
   /** Of every call of the service; or the one that is cheated at. */
   readonly probability: number;
@@ -127,7 +125,6 @@ export class Liar {
     });
   }
 
-  /** What a name is for a method now. */
   #real(name: string, method: string): string {
     const route = this.doing?.routes.get(name);
     const isRouted = route && (!route.methods || route.methods.has(method));
@@ -162,7 +159,6 @@ export class Liar {
     );
   }
 
-  /** A kind of cheat for this call, or none. */
   #isChosen(): boolean {
     const { doing } = this;
     if (!doing) return false;
@@ -466,14 +462,12 @@ export class Liar {
     }
   }
 
-  /** The first node of a collection, whether or not it will be created. */
   #created(name: string, { id, descriptor, manifest }: Created): HistoryNode {
     const { request } = JSON.parse(JSON.parse(Buffer.from(descriptor).toString()).text);
     this.#worldOf.set(hex(id), { name, plan: plan(request), options: request });
     return this.#node(id, 1, manifest);
   }
 
-  /** Collections by the names that clients know. */
   async #named(): Promise<CollectionInfo[]> {
     const all = await this.store.listCollections();
     const names = [...new Set([...this.main.keys(), SCRATCH, COPY])];
@@ -483,7 +477,6 @@ export class Liar {
     });
   }
 
-  /** Adds the node of a manifest. */
   #node(id: Uint8Array, version: number, manifest: Uint8Array): HistoryNode {
     const hash = hashOf(manifest);
     const known = this.nodes.get(hash);

@@ -41,13 +41,11 @@ export interface Task {
   readonly isPlain?: boolean;
 }
 
-/** What the tasks need of the campaign. */
 export interface Bench {
   readonly scores: Scores;
   readonly models: readonly Uint8Array[];
   /** Opens a collection, and records what the client knows since. */
   readonly open: (client: Client, name: string) => Promise<Collection>;
-  /** Called with errors that nothing else reports. */
   readonly judge: (error: unknown) => void;
 }
 
@@ -299,7 +297,6 @@ export class Tasks {
     };
   }
 
-  /** Near a record, or anywhere. */
   #probe(dice: Dice): Float32Array {
     const near = vectorOf(dice.below(PEOPLE * REVISIONS));
     const away = vectorOf(1_000_000 + dice.below(1000));
@@ -356,7 +353,6 @@ export class Tasks {
     };
   }
 
-  /** A collection that is created and deleted. */
   #scratch(dice: Dice): Task {
     const person = dice.below(PEOPLE);
     const record: [string, Plain] = [idOf(person), plainOf(person, dice.below(REVISIONS))];
@@ -398,7 +394,6 @@ export class Tasks {
     ]);
   }
 
-  /** A snapshot, restored beside its original. */
   #copying(name: string): Task {
     return {
       what: 'restore',

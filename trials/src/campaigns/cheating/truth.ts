@@ -18,7 +18,6 @@ export interface Plain {
   readonly payload?: Payload;
 }
 
-/** The content of a collection: its initial content, and the changes since. */
 export class Content {
   readonly #base: ReadonlyMap<string, Plain>;
   readonly #changed: ReadonlyMap<string, Plain | undefined>;
@@ -90,7 +89,6 @@ export function openManifest(
   return history ? { before: history.slice(0, 32) } : {};
 }
 
-/** Unit vectors derived from a number. */
 export function vectorOf(number: number): Float32Array {
   const dice = new Dice(number, 7);
   const out = Float32Array.from({ length: DIMENSION }, () => 2 * dice.next() - 1);

@@ -18,7 +18,6 @@ import { KINDS } from './inventory.ts';
 import { MENDED, MET, type Outcome } from './trial.ts';
 import type { Told } from './trial-child.ts';
 
-/** The time limit of a case. */
 const CASE_MS = 40_000;
 const PROGRESS_MS = 5000;
 const MOST_SHOWN = 20;
@@ -28,7 +27,6 @@ export interface DamageOptions {
   readonly cases: number;
   /** The same seed makes the same galleries, and damages them in the same ways. */
   readonly seed: number;
-  /** Only this case. */
   readonly only?: number | undefined;
   /** With small galleries. */
   readonly isShort?: boolean;
@@ -36,7 +34,6 @@ export interface DamageOptions {
   readonly onProgress?: (line: string) => void;
 }
 
-/** True if nothing was wrong. */
 export async function damage(options: DamageOptions): Promise<boolean> {
   const { cases, seed, only, isShort = false, log = console.log, onProgress = console.error } = options;
   const folder = mkdtempSync(join(roomForFiles(), 'hers-damage-'));

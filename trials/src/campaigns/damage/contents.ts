@@ -11,7 +11,6 @@ import { type KnownCollection, openSalvage, type Salvage } from '@hers/store/sal
 import type { Gallery } from './galleries.ts';
 import { idOf, type Truth } from './truth.ts';
 
-/** Bytes of a file. */
 export interface Place {
   readonly path: string;
   readonly from: number;
@@ -152,7 +151,6 @@ export async function contentsOf(gallery: Gallery, key: MasterSeed, scratch: str
   }
 }
 
-/** The entry that the catalogue names for every record. */
 function recordsOf(
   truth: Truth,
   known: KnownCollection,

@@ -37,13 +37,11 @@ export const HARMS = [
 ] as const;
 export type HarmName = (typeof HARMS)[number];
 
-/** What was done. */
 export interface Harm {
   readonly name: HarmName;
   readonly kind: Kind;
   /** The damaged file; for an extra file, its name. */
   readonly path: string;
-  /** A second file that was damaged. */
   readonly other?: string;
   readonly detail: string;
 }
@@ -95,7 +93,6 @@ class Surgeon {
     return join(this.#scene.folder, path);
   }
 
-  /** A new name beside the folder. */
   #aside(): string {
     return join(this.#scene.aside, bytesOf(this.#dice, 8).toString('hex'));
   }
@@ -236,7 +233,6 @@ function overwrite(path: string, change: (bytes: Buffer) => void): void {
   writeFileSync(path, bytes);
 }
 
-/** Damages a folder once. */
 export function harm(scene: Scene, dice: Dice): Harm {
   return new Surgeon(scene, dice).operate();
 }

@@ -5,7 +5,6 @@ import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** The kinds of files a gallery has. */
 export const KINDS = [
   'format',
   'lock',
@@ -41,7 +40,6 @@ export function kindOf(path: string): Kind | undefined {
 
 const hashOf = (content: string | Uint8Array) => createHash('sha256').update(content).digest('hex').slice(0, 32);
 
-/** Everything in a folder except folders, by path. */
 export function inventory(folder: string, inside = ''): Item[] {
   const items: Item[] = [];
   for (const name of readdirSync(join(folder, inside)).sort()) {

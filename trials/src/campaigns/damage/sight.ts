@@ -23,7 +23,6 @@ export function briefly(error: unknown): string {
   return [first, ...short].join(' ← ');
 }
 
-/** The outcome of reading a folder. */
 export class Sight {
   readonly said: Said[] = [];
   readonly wrong: string[] = [];
@@ -78,7 +77,6 @@ async function enter(
   }
 }
 
-/** Requests everything there is. */
 export async function look(access: Access, truths: Truths, dice: Dice): Promise<Sight> {
   const sight = new Sight();
   const entered = await enter(access, sight);
@@ -149,7 +147,6 @@ function isPossible(truth: Truth, record: Omit<Plain, 'vector'> & { readonly vec
     );
 }
 
-/** Checks that every score is right, every record is found, and has its own payload. */
 async function searchIn(collection: Collection, truth: Truth, dice: Dice, sight: Sight): Promise<void> {
   const certain = truth.certain().filter((person) => truth.get(person).length === 1);
   if (certain.length === 0) return;

@@ -25,7 +25,6 @@ export interface Outcome {
   readonly harms: Harm[];
   met: (typeof MET)[number];
   mended?: (typeof MENDED)[number];
-  /** What is wrong; empty for a case that passed. */
   readonly failures: string[];
   readonly said: string[];
   /** What it was doing last. */
@@ -38,7 +37,6 @@ export interface Outcome {
 const DOUBLE = 0.1;
 /** How often a repair replaces the folder instead of writing a new one. */
 const IN_PLACE = 0.35;
-/** How often a repair comes after writing to the folder, and not before. */
 const AFTER_WRITING = 0.4;
 
 export class Trials {

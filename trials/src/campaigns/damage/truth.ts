@@ -20,7 +20,6 @@ export function plainOf(person: number, revision: number): Plain {
   return { id: idOf(person), vector, ...(person % 3 > 0 ? { payload: { person, revision } } : {}) };
 }
 
-/** A change to a gallery. */
 export type Step =
   | { readonly do: 'create'; readonly name: string; readonly options: CollectionOptions }
   | { readonly do: 'write'; readonly name: string; readonly people: readonly number[]; readonly revision: number }
@@ -35,7 +34,6 @@ export const people = (from: number, count: number): number[] => Array.from({ le
  */
 export type Possible = readonly (number | undefined)[];
 
-/** What one collection holds. */
 export class Truth {
   readonly options: CollectionOptions;
   readonly #records: Map<number, Possible>;
@@ -52,7 +50,6 @@ export class Truth {
     return found.filter((revision) => revision !== undefined).map((revision) => plainOf(person, revision));
   }
 
-  /** Ids that are certainly there. */
   certain(): number[] {
     return [...this.#records].filter(([, possible]) => !possible.includes(undefined)).map(([person]) => person);
   }

@@ -19,14 +19,12 @@ async function repeated(fight: Fight, many: number, make: () => Asked): Promise<
   });
 }
 
-/** One token, many concurrent requests. */
 function requests(fight: Fight): Promise<void> {
   const { dice, collection } = fight;
   const gets = ['/v1/collections', collection.prey, `${collection.prey}/manifest`, '/metrics', '/v1'];
   return repeated(fight, 200, () => ({ method: 'GET', path: dice.of(gets), access: 'search' }));
 }
 
-/** Many concurrent requests with unknown tokens. */
 function strangers(fight: Fight): Promise<void> {
   const { dice, collection } = fight;
   const body = Buffer.alloc(1000);
@@ -50,7 +48,6 @@ function strangers(fight: Fight): Promise<void> {
   });
 }
 
-/** Connections that are opened and dropped, with or without a request. */
 async function connections(fight: Fight): Promise<void> {
   const { dice } = fight;
   await fight.each(20, async () => {
@@ -76,7 +73,6 @@ function searches(fight: Fight): Promise<void> {
   }));
 }
 
-/** Searches of many queries each. */
 function large(fight: Fight): Promise<void> {
   const { ground, collection } = fight;
   const body = messageOf(JSON.stringify({ version: ground.preyVersion }), ground.query);

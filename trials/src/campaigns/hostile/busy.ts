@@ -136,7 +136,6 @@ export async function busy(options: BusyOptions): Promise<boolean> {
 
 const gone = () => new Error('a child of the campaign ended');
 
-/** The next message of a child. */
 function next(child: ChildProcess): Promise<unknown> {
   return new Promise((resolve, reject) => {
     child.once('message', resolve);

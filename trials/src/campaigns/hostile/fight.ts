@@ -43,7 +43,6 @@ export interface Ground extends Spoils {
   readonly query: readonly Uint8Array[];
 }
 
-/** A path and a method of /openapi.json. */
 export interface Operation {
   readonly method: string;
   readonly path: string;
@@ -111,7 +110,6 @@ export interface Asked {
   readonly isForbidden?: boolean;
 }
 
-/** One attack while it runs. */
 export class Fight {
   readonly ground: Ground;
   readonly dice: Dice;
@@ -131,7 +129,6 @@ export class Fight {
     this.from = from;
   }
 
-  /** Open connections. */
   get lines(): number {
     return this.#lines.size;
   }
@@ -188,7 +185,6 @@ export class Fight {
     return [`authorization: Bearer ${token}`];
   }
 
-  /** The head of a request. */
   head({ method = 'POST', path, access = 'none', headers = [] }: Asked, length?: number): string {
     const own = [
       `host: ${this.ground.host}:${this.ground.port}`,
@@ -210,7 +206,6 @@ export class Fight {
     return answer;
   }
 
-  /** Reads what a connection answers. */
   async hear(
     line: Line,
     { method = 'POST', path, access, about, isForbidden }: Asked,

@@ -18,7 +18,6 @@ export type HonestOrder =
   | 'go'
   | 'stop';
 
-/** One thing it did. */
 export interface Done {
   readonly what: 'search' | 'get' | 'upsert' | 'delete' | 'knock';
   /** `Date.now()`. */

@@ -20,7 +20,6 @@ const TITLES = {
   down: 'going down under slow clients',
 };
 
-/** A period, and what happened in it. */
 export interface Phase {
   /** Nothing counts while a server is being replaced. */
   readonly kind: 'alone' | 'mixed' | keyof typeof TITLES;
@@ -43,13 +42,11 @@ export interface Allowed {
 export interface Reported {
   readonly seed: number;
   readonly allowed: Allowed | undefined;
-  /** Lines of the server's log. */
   readonly said: readonly string[];
 }
 
 export class Ledger {
   readonly phases: Phase[] = [];
-  /** What the honest client did. */
   readonly done: Done[] = [];
   retries = 0;
   readonly atRest = { before: 0, after: 0 };
@@ -250,7 +247,6 @@ interface Verdict {
   readonly details?: readonly string[];
 }
 
-/** Its name in reports. */
 export const titleOf = ({ kind, attacks }: Phase): string =>
   kind === 'alone' || kind === 'mixed' ? attacks.join(' + ') : TITLES[kind];
 

@@ -15,7 +15,6 @@ export interface Answer {
 
 /** Enough for any error. */
 const KEPT_BYTES = 2 ** 16;
-/** Bytes written at a time. */
 const PIECE_BYTES = 2 ** 18;
 const EMPTY = Buffer.alloc(0);
 
@@ -116,7 +115,6 @@ class Answers {
     this.#onAnswer({ status, headers, body, bytes, isWhole });
   }
 
-  /** Nothing more comes. */
   end(): void {
     if (this.#state !== 'head') this.#finish(this.#state === 'close');
   }
@@ -136,7 +134,6 @@ export class Line {
   readonly #answers: Answers;
   readonly #heard: Answer[] = [];
   #wake: (() => void)[] = [];
-  /** Bytes received so far. */
   bytes = 0;
 
   private constructor(socket: Socket, isBare: boolean) {
@@ -169,7 +166,6 @@ export class Line {
     return this.#socket.closed || this.#socket.destroyed;
   }
 
-  /** Stops reading. */
   pause(): void {
     this.#socket.pause();
   }

@@ -46,7 +46,6 @@ function bytesOf(dice: Dice, length: number): Buffer {
 const lettersOf = (dice: Dice, letters: string, length: number) =>
   Array.from({ length }, () => letters[dice.below(letters.length)]).join('');
 
-/** A value that matches a schema. */
 export function fitting(dice: Dice, schema: Schema): unknown {
   if (schema.const !== undefined) return schema.const;
   switch (schema.type) {

@@ -10,7 +10,6 @@ export const TOLERANCE = 0.02;
 const gaussian = new Random();
 const buffer = new Float64Array(DIMENSION);
 
-/** A random direction. */
 export function vectorOf(seed: number, i: number): Float32Array {
   gaussian.seed(seed, i);
   gaussian.fill(buffer, 1);
