@@ -5,11 +5,8 @@
 export interface ModelFacts {
   /** How it is called on the page, and in addresses: letters, digits and hyphens. */
   readonly name: string;
-  /** What it takes. */
   readonly takes: 'picture' | 'text';
-  /** Coordinates of its vectors. */
   readonly dimension: number;
-  /** How its vectors are compared. */
   readonly metric: 'cosine' | 'dot' | 'euclidean';
   /** The length of its longest vector, where the metric is not cosine. */
   readonly normBound?: number;
@@ -37,13 +34,11 @@ export interface LoadedModel {
 /** Loads a model whose files lie below `base`. A module of a model exports it as `load`. */
 export type LoadModel = (base: URL) => Promise<LoadedModel>;
 
-/** A question to the worker. */
 export interface ModelQuestion {
   readonly number: number;
   readonly input: string | ImageBitmap;
 }
 
-/** Its answer. */
 export type ModelAnswer =
   | { readonly number: number; readonly found: readonly Embedded[] }
   | { readonly number: number; readonly problem: string };

@@ -8,7 +8,6 @@ interface Tensor {
   dispose(): void;
 }
 
-/** What is used of TensorFlow.js. */
 export interface TensorLibrary {
   setBackend(name: string): Promise<boolean>;
   ready(): Promise<void>;

@@ -133,13 +133,9 @@ const TYPES: Readonly<Record<string, string>> = {
   '.wasm': 'application/wasm',
 };
 
-/** A file of a model, to be sent. */
 export interface ModelFile {
-  /** Its media type. */
   readonly type: string;
-  /** How long it is. */
   readonly bytes: number;
-  /** Its content. */
   open(): NodeJS.ReadableStream;
 }
 

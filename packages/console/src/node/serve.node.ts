@@ -41,7 +41,6 @@ export interface PlainCollection {
   readonly dimension: number;
   /** One behind the other. */
   readonly vectors: Float32Array;
-  /** To search for. */
   readonly probes?: readonly { readonly label: string; readonly vector: readonly number[] }[];
 }
 

@@ -4,7 +4,7 @@
 import { type JSX, render } from 'preact';
 import { CollectionView } from './collection-view.tsx';
 import { CollectionsView } from './collections-view.tsx';
-import { Guarded, ignoreOtherDrops } from './parts.tsx';
+import { Button, Guarded, ignoreOtherDrops } from './parts.tsx';
 import { followAddress, hrefOf, route } from './route.ts';
 import { ServerView } from './server-view.tsx';
 import { arrival, arrive, sessionHeaders } from './session.ts';
@@ -98,9 +98,7 @@ function Lock(): JSX.Element {
           ))}
         </select>
       </label>
-      <button type="button" onClick={() => lock('You locked it.')}>
-        Lock
-      </button>
+      <Button onClick={() => lock('You locked it.')}>Lock</Button>
     </div>
   );
 }

@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { errorText } from './collections-view.tsx';
 import { EnrolView } from './enrol-view.tsx';
-import { Confirm, Fact, Guarded, JobLine, Problem } from './parts.tsx';
+import { Button, Confirm, Fact, Guarded, JobLine, Problem, Tabs } from './parts.tsx';
 import { RecordsView } from './records-view.tsx';
 import { go, hrefOf, TABS, type Tab } from './route.ts';
 import { SearchView } from './search-view.tsx';
@@ -29,17 +29,12 @@ export function CollectionView({ name, tab }: { readonly name: string; readonly 
           {value ? `${count(value.records)} records · ${value.dimension} dimensions · ${value.metric}` : ''}
         </span>
       </header>
-      <nav class="tabs" aria-label="Of this collection">
-        {TABS.map((each) => (
-          <a
-            key={each}
-            href={hrefOf({ view: 'collection', name, tab: each })}
-            {...(each === tab ? { 'aria-current': 'page' as const } : {})}
-          >
-            {each}
-          </a>
-        ))}
-      </nav>
+      <Tabs
+        label="Of this collection"
+        tabs={TABS}
+        chosen={tab}
+        hrefOf={(tab) => hrefOf({ view: 'collection', name, tab })}
+      />
       <Problem text={problem} />
       {isCode(error, 'INTEGRITY') ? (
         <div class="card">
@@ -48,9 +43,7 @@ export function CollectionView({ name, tab }: { readonly name: string; readonly 
             It is also what a restored backup looks like, or a collection that another client has deleted and made
             again. If you know that one of these is the cause, accept what is there now.
           </p>
-          <button type="button" onClick={() => (isAccepting.value = true)}>
-            Accept it …
-          </button>
+          <Button onClick={() => (isAccepting.value = true)}>Accept it …</Button>
         </div>
       ) : null}
       {isAccepting.value ? (
@@ -152,9 +145,9 @@ function Overview({ description }: { readonly description: CollectionDescription
       </div>
       <Problem text={problem.value} />
       <div class="actions far">
-        <button type="button" class="danger" onClick={() => (isDeleting.value = true)}>
+        <Button class="danger" onClick={() => (isDeleting.value = true)}>
           Delete this collection …
-        </button>
+        </Button>
       </div>
       {isDeleting.value ? (
         <Confirm

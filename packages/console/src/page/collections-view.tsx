@@ -5,7 +5,7 @@ import { plan } from '@hers/scheme';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { type ModelFacts, shelf } from './models.ts';
-import { Dialog, Fact, Field, Problem, Table, useForm } from './parts.tsx';
+import { Button, Dialog, Fact, Field, Form, Input, Problem, Select, Table, useForm } from './parts.tsx';
 import { go, hrefOf } from './route.ts';
 import { useLoaded } from './state.ts';
 import { count, counted, messageOf, size } from './text.ts';
@@ -30,12 +30,12 @@ export function CollectionsView(): JSX.Element {
       <header class="heading">
         <h1>Collections</h1>
         <div class="actions">
-          <button type="button" onClick={reload} disabled={isLoading}>
+          <Button onClick={reload} disabled={isLoading}>
             Refresh
-          </button>
-          <button type="button" class="main" onClick={() => (isMaking.value = true)}>
+          </Button>
+          <Button class="main" onClick={() => (isMaking.value = true)}>
             New collection
-          </button>
+          </Button>
         </div>
       </header>
       <Problem text={problem} />
@@ -114,6 +114,22 @@ export function errorText({ profile, noise }: Plan): string {
   return profile.startsWith('exact') ? 'none beyond rounding' : `${noise.score.toPrecision(2)} (rms)`;
 }
 
+type Choices<T> = readonly (readonly [value: NonNullable<T>, text: string])[];
+const METRICS: Choices<CollectionOptions['metric']> = [
+  ['cosine', 'cosine'],
+  ['dot', 'dot product'],
+  ['euclidean', 'euclidean distance'],
+];
+const PROFILES: Choices<CollectionOptions['profile']> = [
+  ['compact', 'compact: 4 bytes a coordinate'],
+  ['small', 'small: 3 bytes, a larger error'],
+  ['exact', 'exact: 8 bytes, no error'],
+];
+const INTEGRITIES: Choices<CollectionOptions['integrity']> = [
+  ['standard', 'standard'],
+  ['strong', 'strong: shows one changed score'],
+];
+
 function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Element {
   const { database } = unlocked.value!;
   const { form, set } = useForm({
@@ -154,12 +170,7 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
   };
   return (
     <Dialog title="New collection" onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void make();
-        }}
-      >
+      <Form onSubmit={make}>
         <ForModel
           onChoose={({ dimension, metric, normBound = 1 }) =>
             set({ dimension: String(dimension), metric, normBound: String(normBound) })
@@ -167,71 +178,43 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
         />
         <div class="grid">
           <Field label="Name" hint="The server sees it.">
-            <input
-              value={value.name}
-              required
-              autocomplete="off"
-              spellcheck={false}
-              onInput={(event) => set({ name: event.currentTarget.value })}
-            />
+            <Input value={value.name} required spellcheck={false} onText={(name) => set({ name })} />
           </Field>
           <Field label="Dimension" hint="Coordinates of a vector, 2 to 4096.">
-            <input
+            <Input
               type="number"
               min="2"
               max="4096"
               required
               value={value.dimension}
-              onInput={(event) => set({ dimension: event.currentTarget.value })}
+              onText={(dimension) => set({ dimension })}
             />
           </Field>
           <Field label="Metric">
-            <select value={value.metric} onChange={(event) => set({ metric: event.currentTarget.value as 'cosine' })}>
-              <option value="cosine">cosine</option>
-              <option value="dot">dot product</option>
-              <option value="euclidean">euclidean distance</option>
-            </select>
+            <Select value={value.metric} options={METRICS} onText={(metric) => set({ metric })} />
           </Field>
           <Field label="Longest vector" hint="For dot and euclidean.">
-            <input
+            <Input
               type="number"
               step="any"
               min="0"
               disabled={value.metric === 'cosine'}
               value={value.normBound}
-              onInput={(event) => set({ normBound: event.currentTarget.value })}
+              onText={(normBound) => set({ normBound })}
             />
           </Field>
           <Field label="Profile">
-            <select
-              value={value.profile}
-              onChange={(event) => set({ profile: event.currentTarget.value as 'compact' })}
-            >
-              <option value="compact">compact: 4 bytes a coordinate</option>
-              <option value="small">small: 3 bytes, a larger error</option>
-              <option value="exact">exact: 8 bytes, no error</option>
-            </select>
+            <Select value={value.profile} options={PROFILES} onText={(profile) => set({ profile })} />
           </Field>
           <Field label="Integrity">
-            <select
-              value={value.integrity}
-              onChange={(event) => set({ integrity: event.currentTarget.value as 'standard' })}
-            >
-              <option value="standard">standard</option>
-              <option value="strong">strong: shows one changed score</option>
-            </select>
+            <Select value={value.integrity} options={INTEGRITIES} onText={(integrity) => set({ integrity })} />
           </Field>
         </div>
         <Field
           label="Fields to filter by"
           hint="Such as country:keyword, age:number, expires:date. More can be added later."
         >
-          <input
-            value={value.fields}
-            autocomplete="off"
-            spellcheck={false}
-            onInput={(event) => set({ fields: event.currentTarget.value })}
-          />
+          <Input value={value.fields} spellcheck={false} onText={(fields) => set({ fields })} />
         </Field>
         <PlannerPromise options={options} />
         <Problem text={problem.value} />
@@ -239,11 +222,9 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
           <button type="submit" class="main" disabled={isBusy.value}>
             Make it
           </button>
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button onClick={onClose}>Cancel</Button>
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -256,9 +237,9 @@ function ForModel({ onChoose }: { readonly onChoose: (model: ModelFacts) => void
     <div class="actions">
       <span class="faint">For what a model in this page understands:</span>
       {models.map((model) => (
-        <button type="button" key={model.name} onClick={() => onChoose(model)}>
+        <Button key={model.name} onClick={() => onChoose(model)}>
           {model.name}
-        </button>
+        </Button>
       ))}
     </div>
   );

@@ -7,7 +7,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { facesIn, LoadingText, modelOf, NoModel } from './model-probe.tsx';
 import { embed } from './models.ts';
-import { Field, Problem } from './parts.tsx';
+import { Button, Field, Form, Problem } from './parts.tsx';
 import { PictureInput } from './pictures.tsx';
 import { isRunning, type JobTools } from './state.ts';
 import { counted, messageOf } from './text.ts';
@@ -87,13 +87,7 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
   };
 
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        enrol();
-      }}
-    >
+    <Form class="card" onSubmit={enrol}>
       <h2>From pictures</h2>
       {model ? (
         <>
@@ -146,11 +140,7 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
             <button type="submit" class="main" disabled={people.value.length === 0 || isBusy.value || isRunning()}>
               {people.value.length === 0 ? 'Enrol' : `Enrol ${counted(people.value.length, 'face')}`}
             </button>
-            {isBusy.value ? (
-              <button type="button" onClick={() => (isStopped.current = true)}>
-                Stop
-              </button>
-            ) : null}
+            {isBusy.value ? <Button onClick={() => (isStopped.current = true)}>Stop</Button> : null}
             <span class="hint" role="status">
               {said.value || 'Faces are found in this page. Pictures do not leave it.'}
             </span>
@@ -159,7 +149,7 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
       ) : (
         <NoModel takes="picture" dimension={dimension} />
       )}
-    </form>
+    </Form>
   );
 }
 

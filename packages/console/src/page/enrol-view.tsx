@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { EnrolPictures, EnrolSentences } from './enrol-models.tsx';
 import { modelKinds } from './model-probe.tsx';
-import { Drop, Field, FileChoice, Problem, Table, useForm } from './parts.tsx';
+import { Drop, Field, FileChoice, Form, Input, Problem, Table, useForm } from './parts.tsx';
 import { openRows, type Rows, vectorOf } from './rows.ts';
 import { isRunning, type JobTools, run } from './state.ts';
 import { count, counted, messageOf } from './text.ts';
@@ -178,22 +178,10 @@ function One({ description, onEnrol }: OneProps): JSX.Element {
     }
   };
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
+    <Form class="card" onSubmit={submit}>
       <h2>One record</h2>
       <Field label="Id" hint="The server sees a keyed hash of it.">
-        <input
-          value={form.value.id}
-          required
-          autocomplete="off"
-          spellcheck={false}
-          onInput={({ currentTarget }) => set({ id: currentTarget.value })}
-        />
+        <Input value={form.value.id} required spellcheck={false} onText={(id) => set({ id })} />
       </Field>
       <div class="grid">
         <Field label={`Vector, ${description.dimension} numbers`}>
@@ -220,6 +208,6 @@ function One({ description, onEnrol }: OneProps): JSX.Element {
           Enrol it
         </button>
       </div>
-    </form>
+    </Form>
   );
 }

@@ -3,6 +3,7 @@
 
 import type { Condition, Fields, FieldType, Filter } from '@hers/client';
 import type { JSX } from 'preact';
+import { Select } from './parts.tsx';
 
 export interface Row {
   readonly field: string;
@@ -93,30 +94,18 @@ export function FilterForm({ fields, rows, onChange }: FilterFormProps): JSX.Ele
         const isAlone = operators.find(({ name }) => name === row.operator)?.isAlone;
         return (
           <div class="condition" key={at}>
-            <select
+            <Select
               aria-label={`field of condition ${at + 1}`}
               value={row.field}
-              onChange={({ currentTarget: { value: field } }) =>
-                change(at, { field, operator: first(field), value: '' })
-              }
-            >
-              {names.map((name) => (
-                <option key={name} value={name}>
-                  {name}
-                </option>
-              ))}
-            </select>
-            <select
+              options={names.map((name) => [name, name] as const)}
+              onText={(field) => change(at, { field, operator: first(field), value: '' })}
+            />
+            <Select
               aria-label={`comparison of condition ${at + 1}`}
               value={row.operator}
-              onChange={({ currentTarget }) => change(at, { operator: currentTarget.value })}
-            >
-              {operators.map(({ name, label }) => (
-                <option key={name} value={name}>
-                  {label}
-                </option>
-              ))}
-            </select>
+              options={operators.map(({ name, label }) => [name, label] as const)}
+              onText={(operator) => change(at, { operator })}
+            />
             {typeOf(row.field) === 'boolean' && !isAlone ? (
               <select
                 aria-label={`value of condition ${at + 1}`}

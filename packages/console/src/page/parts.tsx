@@ -6,6 +6,75 @@ import { useEffect, useErrorBoundary, useRef } from 'preact/hooks';
 import { type Job, job, stop } from './state.ts';
 import { count } from './text.ts';
 
+type Attributes<Tag extends keyof JSX.IntrinsicElements> = JSX.IntrinsicElements[Tag];
+
+interface FormProps {
+  readonly class?: string;
+  readonly onSubmit: (form: HTMLFormElement) => Promise<void> | void;
+  readonly children: ComponentChildren;
+}
+
+/** Handles a form in this page, and sends it nowhere. */
+export function Form({ onSubmit, ...rest }: FormProps): JSX.Element {
+  return (
+    <form
+      {...rest}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void onSubmit(event.currentTarget);
+      }}
+    />
+  );
+}
+
+/** A line of text or a number; no browser offers what was typed before. */
+export function Input({ onText, ...rest }: Attributes<'input'> & { onText: (text: string) => void }): JSX.Element {
+  return <input autocomplete="off" {...rest} onInput={({ currentTarget }) => onText(currentTarget.value)} />;
+}
+
+export function Button(props: Attributes<'button'>): JSX.Element {
+  return <button type="button" {...props} />;
+}
+
+interface SelectProps<T extends string> {
+  readonly 'aria-label'?: string;
+  readonly disabled?: boolean;
+  readonly value: T;
+  readonly options: readonly (readonly [value: T, text: string])[];
+  readonly onText: (value: T) => void;
+}
+
+export function Select<T extends string>({ options, onText, ...rest }: SelectProps<T>): JSX.Element {
+  return (
+    <select {...rest} onChange={({ currentTarget }) => onText(currentTarget.value as T)}>
+      {options.map(([value, text]) => (
+        <option key={value} value={value}>
+          {text}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+interface TabsProps<T extends string> {
+  readonly label: string;
+  readonly tabs: readonly T[];
+  readonly chosen: T;
+  readonly hrefOf: (tab: T) => string;
+}
+
+export function Tabs<T extends string>({ label, tabs, chosen, hrefOf }: TabsProps<T>): JSX.Element {
+  return (
+    <nav class="tabs" aria-label={label}>
+      {tabs.map((each) => (
+        <a key={each} href={hrefOf(each)} {...(each === chosen ? { 'aria-current': 'page' as const } : {})}>
+          {each}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
 interface FieldProps {
   readonly label: string;
   /** What to know before it is filled in. */
@@ -14,7 +83,6 @@ interface FieldProps {
   readonly class?: string;
 }
 
-/** A control with its label above it, and a hint below. */
 export function Field({ label, hint, children, class: more = '' }: FieldProps): JSX.Element {
   return (
     // biome-ignore lint/a11y/noLabelWithoutControl: the control is among the children
@@ -40,10 +108,8 @@ function Scroll({ label, children }: { readonly label: string; readonly children
 export type Column = string | readonly [title: string, kind: 'number' | 'score' | 'aside'];
 
 interface TableProps {
-  /** What it is a table of, for screen readers. */
   readonly label: string;
   readonly columns: readonly Column[];
-  /** Its rows. */
   readonly children: ComponentChildren;
 }
 
@@ -72,7 +138,6 @@ export function Table({ label, columns, children }: TableProps): JSX.Element {
 interface FileChoiceProps {
   readonly id: string;
   readonly label: string;
-  /** What was chosen, or undefined. */
   readonly chosen: string | undefined;
   readonly none?: string;
   readonly accept: string;
@@ -180,7 +245,6 @@ export function Guarded({ of, children }: GuardedProps): JSX.Element {
   );
 }
 
-/** Says what went wrong, or nothing. It is read aloud when it changes. */
 export function Problem({ text }: { readonly text: string | undefined }): JSX.Element {
   return (
     <div class="problem" role="alert">
@@ -195,7 +259,6 @@ interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-/** A dialog above everything, which Escape closes. */
 export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   useEffect(() => element.current!.showModal(), []);
@@ -298,7 +361,6 @@ export function JobLine({ collection }: { readonly collection: string }): JSX.El
   );
 }
 
-/** A term and what it is, in a list of facts. */
 export function Fact({ term, children }: { readonly term: string; readonly children: ComponentChildren }): JSX.Element {
   return (
     <div>

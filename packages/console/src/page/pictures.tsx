@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Embedded } from './models.ts';
-import { Dialog, Drop, Problem } from './parts.tsx';
+import { Button, Dialog, Drop, Problem } from './parts.tsx';
 import { messageOf } from './text.ts';
 
 interface PictureInputProps {
@@ -57,9 +57,9 @@ export function PictureInput({ label, isMany = false, isBusy, onPictures, onProb
             }}
           />
         </label>
-        <button type="button" disabled={isBusy} onClick={() => (isFilming.value = true)}>
+        <Button disabled={isBusy} onClick={() => (isFilming.value = true)}>
           Camera
-        </button>
+        </Button>
       </div>
       {isFilming.value ? (
         <Camera
@@ -79,7 +79,6 @@ interface CameraProps {
   readonly onPicture: (picture: File) => void;
 }
 
-/** What the camera sees. It is off again when this is gone. */
 function Camera({ onClose, onPicture }: CameraProps): JSX.Element {
   const video = useRef<HTMLVideoElement>(null);
   const problem = useSignal<string | undefined>(undefined);
@@ -122,12 +121,10 @@ function Camera({ onClose, onPicture }: CameraProps): JSX.Element {
         <video ref={video} class="camera" playsInline muted aria-label="what the camera sees" />
         <Problem text={problem.value} />
         <div class="actions">
-          <button type="button" class="main" disabled={!isOn.value} onClick={shoot}>
+          <Button class="main" disabled={!isOn.value} onClick={shoot}>
             Take it
-          </button>
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
+          </Button>
+          <Button onClick={onClose}>Cancel</Button>
           <span class="hint">The picture stays in this page.</span>
         </div>
       </div>

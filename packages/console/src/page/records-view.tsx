@@ -4,7 +4,7 @@ import type { CollectionDescription, Filter, Payload, StoredRecord } from '@hers
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
-import { Confirm, Dialog, Fact, Field, Problem, Table } from './parts.tsx';
+import { Button, Confirm, Dialog, Fact, Field, Form, Problem, Table } from './parts.tsx';
 import { useLoaded } from './state.ts';
 import { count, counted, messageOf, valueText } from './text.ts';
 import { unlocked } from './unlocked.ts';
@@ -51,9 +51,9 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
   };
   const first = before.value.length * PAGE;
   const open = (id: string) => (
-    <button type="button" class="link id" onClick={() => (chosen.value = id)}>
+    <Button class="link id" onClick={() => (chosen.value = id)}>
       {id}
-    </button>
+    </Button>
   );
   return (
     <div class="records">
@@ -80,9 +80,9 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
           </h2>
           <div class="actions">
             {filter.value && value && value.total > 0 ? (
-              <button type="button" class="danger" onClick={() => (isDeletingAll.value = true)}>
+              <Button class="danger" onClick={() => (isDeletingAll.value = true)}>
                 Delete these …
-              </button>
+              </Button>
             ) : null}
             <button
               type="button"
@@ -220,12 +220,7 @@ function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogP
 
   return (
     <Dialog title={id} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void write();
-        }}
-      >
+      <Form onSubmit={write}>
         <p class="hint" role="status">
           {loaded.value.isLoading
             ? 'Fetching …'
@@ -257,16 +252,14 @@ function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogP
               <button type="submit" class="main" disabled={isBusy.value || text.value === undefined}>
                 Write the payload
               </button>
-              <button type="button" class="danger" disabled={isBusy.value} onClick={() => void remove()}>
+              <Button class="danger" disabled={isBusy.value} onClick={() => void remove()}>
                 Delete the record
-              </button>
-              <button type="button" onClick={onClose}>
-                Close
-              </button>
+              </Button>
+              <Button onClick={onClose}>Close</Button>
             </div>
           </>
         ) : null}
-      </form>
+      </Form>
     </Dialog>
   );
 }

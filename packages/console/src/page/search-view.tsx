@@ -9,7 +9,7 @@ import { isExample, plainCollection } from './example.ts';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
 import { type FoundFace, modelKinds, modelOf, PhotoProbe, TextProbe } from './model-probe.tsx';
 import { embed } from './models.ts';
-import { Fact, Field, FileChoice, Problem, Table } from './parts.tsx';
+import { Button, Fact, Field, FileChoice, Form, Input, Problem, Select, Table } from './parts.tsx';
 import { pictureIn } from './pictures.tsx';
 import { Npy, vectorOf } from './rows.ts';
 import { useLoaded } from './state.ts';
@@ -20,7 +20,7 @@ import { Handles, Noise } from './wire-pane.tsx';
 
 type Source = 'picture' | 'text' | 'vector' | 'file' | 'record';
 
-interface Form {
+interface FormValues {
   readonly source: Source;
   readonly text: string;
   readonly sentence: string;
@@ -45,7 +45,7 @@ interface Found {
   readonly fieldNames: readonly string[];
 }
 
-const EMPTY: Form = {
+const EMPTY: FormValues = {
   source: 'vector',
   text: '',
   sentence: '',
@@ -70,7 +70,7 @@ const SOURCES: readonly (readonly [Source, string])[] = [
 
 async function probeOf(
   collection: Collection,
-  form: Form,
+  form: FormValues,
   face: FoundFace | undefined,
   dimension: number,
 ): Promise<ArrayLike<number>> {
@@ -100,7 +100,7 @@ export function SearchView({ description }: { readonly description: CollectionDe
   const { name, fields, dimension } = description;
   const { database } = unlocked.value!;
   const [source = 'vector'] = modelKinds(dimension).filter((kind) => modelOf(kind, dimension));
-  const form = useSignal<Form>({ ...EMPTY, source });
+  const form = useSignal<FormValues>({ ...EMPTY, source });
   const faces = useSignal<readonly FoundFace[]>([]);
   const face = useSignal(0);
   const problem = useSignal<string | undefined>(undefined);
@@ -151,27 +151,17 @@ export function SearchView({ description }: { readonly description: CollectionDe
 
   return (
     <div class="search">
-      <form
-        class="card"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void search();
-        }}
-      >
+      <Form class="card" onSubmit={search}>
         <SearchForm form={form} description={description} problem={problem} faces={faces} face={face} />
         <Problem text={problem.value} />
         <div class="actions">
           <button type="submit" class="main" disabled={running.value !== undefined}>
             {running.value ? 'Searching …' : 'Search'}
           </button>
-          {running.value ? (
-            <button type="button" onClick={() => running.value?.abort()}>
-              Stop
-            </button>
-          ) : null}
+          {running.value ? <Button onClick={() => running.value?.abort()}>Stop</Button> : null}
           <span class="hint">The {dimension} numbers are encrypted in this page.</span>
         </div>
-      </form>
+      </Form>
       <Results found={found.value} metric={description.metric} />
       <div class="stack">
         <Saw found={found.value} />
@@ -212,7 +202,7 @@ function ExampleProbes({ name, onChoose }: { readonly name: string; readonly onC
 }
 
 interface SearchFormProps {
-  readonly form: Signal<Form>;
+  readonly form: Signal<FormValues>;
   readonly description: CollectionDescription;
   readonly problem: Signal<string | undefined>;
   readonly faces: Signal<readonly FoundFace[]>;
@@ -223,7 +213,7 @@ interface SearchFormProps {
 function SearchForm({ form, description, problem, faces, face }: SearchFormProps): JSX.Element {
   const { value } = form;
   const { fields, dimension, metric } = description;
-  const set = (part: Partial<Form>) => {
+  const set = (part: Partial<FormValues>) => {
     form.value = { ...form.value, ...part };
   };
   const choose = async (file: File | undefined) => {
@@ -247,9 +237,9 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
       <h2>Probe</h2>
       <fieldset class="segments" aria-label="Where the probe comes from">
         {SOURCES.filter(([source]) => kinds.includes(source)).map(([source, label]) => (
-          <button type="button" key={source} aria-pressed={value.source === source} onClick={() => set({ source })}>
+          <Button key={source} aria-pressed={value.source === source} onClick={() => set({ source })}>
             {label}
-          </button>
+          </Button>
         ))}
       </fieldset>
       <div class="probe">
@@ -284,57 +274,42 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
               />
             </div>
             <Field label="Row">
-              <input
+              <Input
                 type="number"
                 min="0"
                 max={value.npy ? value.npy.content.rows - 1 : undefined}
                 value={value.row}
-                onInput={({ currentTarget }) => set({ row: currentTarget.value })}
+                onText={(row) => set({ row })}
               />
             </Field>
           </>
         ) : null}
         {value.source === 'record' ? (
           <Field label="Id of a record" hint="It is fetched first: the server sees which record, by its handle.">
-            <input
-              value={value.id}
-              autocomplete="off"
-              spellcheck={false}
-              onInput={({ currentTarget }) => set({ id: currentTarget.value })}
-            />
+            <Input value={value.id} spellcheck={false} onText={(id) => set({ id })} />
           </Field>
         ) : null}
       </div>
       <div class="grid four">
         <Field label="Matches">
-          <input
-            type="number"
-            min="1"
-            max="10000"
-            value={value.limit}
-            onInput={({ currentTarget }) => set({ limit: currentTarget.value })}
-          />
+          <Input type="number" min="1" max="10000" value={value.limit} onText={(limit) => set({ limit })} />
         </Field>
         <Field label={metric === 'euclidean' ? 'At most' : 'At least'}>
-          <input
+          <Input
             type="number"
             step="any"
             placeholder="any score"
             value={value.threshold}
-            onInput={({ currentTarget }) => set({ threshold: currentTarget.value })}
+            onText={(threshold) => set({ threshold })}
           />
         </Field>
         <Field label="Best of each">
-          <select
+          <Select
             value={value.groupBy}
             disabled={keywords.length === 0}
-            onChange={({ currentTarget }) => set({ groupBy: currentTarget.value })}
-          >
-            <option value="">record</option>
-            {keywords.map(([field]) => (
-              <option key={field}>{field}</option>
-            ))}
-          </select>
+            options={[['', 'record'], ...keywords.map(([field]) => [field, field] as const)]}
+            onText={(groupBy) => set({ groupBy })}
+          />
         </Field>
       </div>
       <FilterForm fields={fields} rows={value.filter} onChange={(filter) => set({ filter })} />
@@ -406,9 +381,9 @@ function Results({ found, metric }: ResultsProps): JSX.Element {
         </h2>
         <fieldset class="segments small" aria-label="Matches as">
           {(['cards', 'table'] as const).map((each) => (
-            <button type="button" key={each} aria-pressed={layout === each} onClick={() => (chosen.value = each)}>
+            <Button key={each} aria-pressed={layout === each} onClick={() => (chosen.value = each)}>
               {each}
-            </button>
+            </Button>
           ))}
         </fieldset>
       </div>

@@ -11,7 +11,6 @@ export const adminToken: Signal<string> = shown('');
 
 interface Asking {
   readonly method?: 'GET' | 'POST' | 'DELETE';
-  /** The head of a message without parts. */
   readonly head?: object;
 }
 

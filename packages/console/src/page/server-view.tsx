@@ -4,7 +4,7 @@ import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
-import { Confirm, Field, Guarded, Plot, Problem, Table, useForm } from './parts.tsx';
+import { Button, Confirm, Field, Form, Guarded, Input, Plot, Problem, Select, Table, Tabs, useForm } from './parts.tsx';
 import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
 import { adminToken, askServer, readMetrics } from './server-api.ts';
 import { shown, useLoaded } from './state.ts';
@@ -16,17 +16,7 @@ export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
       <header class="heading">
         <h1>Server</h1>
       </header>
-      <nav class="tabs" aria-label="Of this server">
-        {SERVER_TABS.map((each) => (
-          <a
-            key={each}
-            href={hrefOf({ view: 'server', tab: each })}
-            {...(each === tab ? { 'aria-current': 'page' as const } : {})}
-          >
-            {each}
-          </a>
-        ))}
-      </nav>
+      <Tabs label="Of this server" tabs={SERVER_TABS} chosen={tab} hrefOf={(tab) => hrefOf({ view: 'server', tab })} />
       <Guarded of={tab}>
         <TabView key={tab} tab={tab} />
       </Guarded>
@@ -177,9 +167,9 @@ function Asked<T>({ path, children }: AskedProps<T>): JSX.Element {
       {value === undefined ? <p class="faint">{isLoading ? 'Reading …' : ''}</p> : children(value, reload)}
       {value !== undefined || (error && !isRefused) ? (
         <div class="actions">
-          <button type="button" onClick={reload} disabled={isLoading}>
+          <Button onClick={reload} disabled={isLoading}>
             Refresh
-          </button>
+          </Button>
         </div>
       ) : null}
     </div>
@@ -266,9 +256,9 @@ function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
               {token.by === undefined ? '' : ` with ${token.by}`}
             </td>
             <td>
-              <button type="button" class="link" onClick={() => (revoking.value = token)}>
+              <Button class="link" onClick={() => (revoking.value = token)}>
                 Revoke …
-              </button>
+              </Button>
             </td>
           </tr>
         ))}
@@ -292,8 +282,14 @@ function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
   );
 }
 
+const SCOPES = [
+  ['search', 'search: read and search'],
+  ['write', 'write: change records, too'],
+  ['admin', 'admin: everything'],
+] as const;
+
 function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element {
-  const { form, set } = useForm({ scope: 'search', collection: '', note: '' });
+  const { form, set } = useForm({ scope: 'search' as (typeof SCOPES)[number][0], collection: '', note: '' });
   const made = useSignal<string | undefined>(undefined);
   const problem = useSignal<string | undefined>(undefined);
   const make = async () => {
@@ -310,38 +306,22 @@ function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element 
     }
   };
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void make();
-      }}
-    >
+    <Form class="card" onSubmit={make}>
       <h2>A new token</h2>
       <div class="grid">
         <Field label="Scope">
-          <select value={form.value.scope} onChange={({ currentTarget }) => set({ scope: currentTarget.value })}>
-            <option value="search">search: read and search</option>
-            <option value="write">write: change records, too</option>
-            <option value="admin">admin: everything</option>
-          </select>
+          <Select value={form.value.scope} options={SCOPES} onText={(scope) => set({ scope })} />
         </Field>
         <Field label="Collection">
-          <input
+          <Input
             value={form.value.collection}
             placeholder="all"
-            autocomplete="off"
             spellcheck={false}
-            onInput={({ currentTarget }) => set({ collection: currentTarget.value })}
+            onText={(collection) => set({ collection })}
           />
         </Field>
         <Field label="Note">
-          <input
-            value={form.value.note}
-            autocomplete="off"
-            maxLength={200}
-            onInput={({ currentTarget }) => set({ note: currentTarget.value })}
-          />
+          <Input value={form.value.note} maxLength={200} onText={(note) => set({ note })} />
         </Field>
       </div>
       <Problem text={problem.value} />
@@ -350,16 +330,16 @@ function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element 
           <code class="command">{made.value}</code>
           <p class="hint">
             Keep it like a password: it is shown this once.{' '}
-            <button type="button" class="link" onClick={() => (made.value = undefined)}>
+            <Button class="link" onClick={() => (made.value = undefined)}>
               I have it
-            </button>
+            </Button>
           </p>
         </div>
       )}
       <div class="actions">
         <button type="submit">Make it</button>
       </div>
-    </form>
+    </Form>
   );
 }
 

@@ -71,7 +71,6 @@ async function open(secret: string): Promise<Answer> {
   }
 }
 
-/** The key file that `hers console` offers, sealed as it is. */
 export async function offeredKey(): Promise<{ readonly name: string; readonly text: string } | undefined> {
   const answer = await fetch('key');
   const { name, text } = (await answer.json()) as { name?: string; text?: string };

@@ -32,7 +32,6 @@ export function scoreText(score: number): string {
   return Math.abs(score) >= 100 ? score.toFixed(2) : score.toFixed(4);
 }
 
-/** The value of a field, whatever its type. */
 export function valueText(value: unknown): string {
   if (value === undefined || value === null) return '';
   return Array.isArray(value) ? value.join(', ') : String(value);

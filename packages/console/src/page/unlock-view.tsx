@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { example } from './example.ts';
-import { Drop, Field, FileChoice, Problem, save } from './parts.tsx';
+import { Button, Drop, Field, FileChoice, Form, Problem, save } from './parts.tsx';
 import { type Origin, offeredKey } from './session.ts';
 import { isCode, messageOf } from './text.ts';
 import { lockedBecause, unlock } from './unlocked.ts';
@@ -35,12 +35,12 @@ export function UnlockView({ origin }: { readonly origin: Origin }): JSX.Element
           </p>
         )}
         <fieldset class="segments" aria-label="Which key">
-          <button type="button" aria-pressed={way.value === 'open'} onClick={() => (way.value = 'open')}>
+          <Button aria-pressed={way.value === 'open'} onClick={() => (way.value = 'open')}>
             I have a key file
-          </button>
-          <button type="button" aria-pressed={way.value === 'make'} onClick={() => (way.value = 'make')}>
+          </Button>
+          <Button aria-pressed={way.value === 'make'} onClick={() => (way.value = 'make')}>
             Make a new key
-          </button>
+          </Button>
         </fieldset>
         {way.value === 'open' ? <OpenKey origin={origin} /> : <MakeKey origin={origin} />}
       </div>
@@ -118,12 +118,7 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
   };
 
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void open(event.currentTarget);
-      }}
-    >
+    <Form onSubmit={open}>
       <Drop class="field" onFiles={([dropped]) => void choose(dropped)}>
         <FileChoice
           id="key-file"
@@ -151,7 +146,7 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
           {busy.value ? 'Checking a passphrase takes a second, on purpose.' : ''}
         </span>
       </div>
-    </form>
+    </Form>
   );
 }
 

@@ -21,7 +21,6 @@ export interface Unlocked {
   readonly service: HttpService;
   /** What the server lets this page in by; empty where it asks for none. */
   readonly token: string;
-  /** The name of the key file. */
   readonly keyName: string;
   /** Whether what was seen is remembered after this page is closed. */
   readonly remembers: boolean;

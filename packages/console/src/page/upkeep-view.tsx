@@ -3,7 +3,7 @@
 import type { Collection, CollectionDescription, FieldType } from '@hers/client';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { Field, Problem, save } from './parts.tsx';
+import { Button, Field, Problem, Select, save } from './parts.tsx';
 import { isRunning, type JobTools, run } from './state.ts';
 import { counted, messageOf, size } from './text.ts';
 import { unlocked } from './unlocked.ts';
@@ -24,9 +24,9 @@ function Action({ title, text, label, onRun, children }: ActionProps): JSX.Eleme
         <p class="hint">{text}</p>
         {children}
       </div>
-      <button type="button" disabled={isRunning()} onClick={onRun}>
+      <Button disabled={isRunning()} onClick={onRun}>
         {label}
-      </button>
+      </Button>
     </div>
   );
 }
@@ -151,9 +151,9 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
             />
           </label>
           {compressor ? (
-            <button type="button" disabled={isRunning()} onClick={() => void reindex(null)}>
+            <Button disabled={isRunning()} onClick={() => void reindex(null)}>
               Without one
-            </button>
+            </Button>
           ) : null}
         </div>
       </div>
@@ -182,16 +182,11 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
             />
           </Field>
           <Field label="Type">
-            <select
+            <Select
               value={added.value.type}
-              onChange={({ currentTarget }) =>
-                (added.value = { ...added.value, type: currentTarget.value as FieldType })
-              }
-            >
-              {TYPES.map((type) => (
-                <option key={type}>{type}</option>
-              ))}
-            </select>
+              options={TYPES.map((type) => [type, type] as const)}
+              onText={(type) => (added.value = { ...added.value, type })}
+            />
           </Field>
         </div>
       </Action>
