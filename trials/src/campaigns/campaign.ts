@@ -187,10 +187,8 @@ function noise(queries: number, cases: readonly NoiseCase[]): boolean {
   line(['profile', 'd', 'gallery', 'scores', 'measured', 'predicted', 'ratio', 'largest', 'wrong']);
   let sound = true;
   for (const { profile, dimension, gallery } of cases) {
-    const onProgress = (done: number, of: number) => {
-      if (process.stderr.isTTY)
-        process.stderr.write(`\r${profile} d = ${dimension} ${gallery} ${Math.floor((100 * done) / of)} %   `);
-    };
+    const onProgress = (done: number, of: number) =>
+      show(`${profile} d = ${dimension} ${gallery} ${Math.floor((100 * done) / of)} %`);
     const settings = plan({ dimension, profile });
     const { measured, predicted, ratio, largest, scores, wrong } = measureNoise(settings, {
       gallery,
@@ -231,8 +229,7 @@ function noiseTail(scores: number): boolean {
     const settings = plan({ dimension: 16, profile });
     const queries = Math.ceil(scores / settings.parameters.n);
     const onProgress = (done: number, of: number) => {
-      if (process.stderr.isTTY && done % 100 === 0)
-        process.stderr.write(`\r${profile} ${Math.floor((100 * done) / of)} %   `);
+      if (done % 100 === 0) show(`${profile} ${Math.floor((100 * done) / of)} %`);
     };
     const found = measureNoise(settings, { gallery: 'random', queries, entropy, normal: normal(), onProgress });
     const largest = found.largest / found.measured;
@@ -247,11 +244,15 @@ function noiseTail(scores: number): boolean {
   return sound;
 }
 
+/** Shows how far it is, where somebody looks. */
+function show(line: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r${line}   `);
+}
+
 /** Throws with what is missing, so returning means success. */
 async function crash(kills: number): Promise<boolean> {
   const { crashCampaign } = await import('@hers/store/testing/crash');
   const { killCampaign } = await import('@hers/client/kill');
-  const show = (line: string) => process.stderr.isTTY && process.stderr.write(`\r${line}   `);
   const { steps } = await crashCampaign(kills, (done) => show(`store: ${done} of ${kills} kills`));
   console.log(`store: ${kills} kills in ${steps} acknowledged steps, nothing lost`);
   let written = 0;
@@ -266,9 +267,9 @@ async function crash(kills: number): Promise<boolean> {
 /** Throws with what is missing, too. */
 async function crashService(kills: number): Promise<boolean> {
   const { killService } = await import('./kill-service.ts');
-  const { written, searches, retries } = await killService(kills, (done, records) => {
-    if (process.stderr.isTTY) process.stderr.write(`\r${done} of ${kills} kills, ${records} records acknowledged   `);
-  });
+  const { written, searches, retries } = await killService(kills, (done, records) =>
+    show(`${done} of ${kills} kills, ${records} records acknowledged`),
+  );
   console.log(
     `server: ${kills} kills, ${written} records acknowledged, ${searches} searches answered, ${retries} attempts repeated, nothing lost`,
   );
@@ -278,9 +279,7 @@ async function crashService(kills: number): Promise<boolean> {
 /** Throws with what is wrong, too. */
 async function crashDevices(count: number): Promise<boolean> {
   const { killDevices } = await import('./kill-devices.ts');
-  const { kills, ...rest } = await killDevices(count, (line) => {
-    if (process.stderr.isTTY) process.stderr.write(`\r${line}   `);
-  });
+  const { kills, ...rest } = await killDevices(count, show);
   const { asked, answered, interrupted, refused, enrolled, bundles, rotations } = rest;
   console.log(
     `${kills.server} kills of the server, ${kills.keeper} of the keeper, ${kills.owner} of the owner: of ${asked} posts acknowledged ${answered} answered, ${enrolled} enrolled, ${interrupted} interrupted, ${refused} of devices that were changed meanwhile; ${bundles} bundles, ${rotations} rotations, nothing lost`,
