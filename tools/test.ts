@@ -2,7 +2,8 @@
 // shipped, of the paper, of the tools and of the examples.
 //
 //   npm test                        all of it
-//   npm run test:all                the same, with the tests of cuda and trials, and in their long forms
+//   npm run test:all                the same, with the tests of cuda and trials, and long ones
+//   npm run test:all -- --rest      only those that npm test leaves out
 //   npm test -- packages/ring       only test files whose path contains this
 //   npm test -- --quick             the tests alone
 //   npm test -- --name=wrap         only tests whose name matches
@@ -29,13 +30,15 @@ import { Workspace } from './workspace.ts';
 
 /** Beside what is shipped and the paper: their tests run with `--all`. */
 const BESIDE = ['cuda', 'trials'];
+/** The mark, on top of a test file, of one that runs with `--all`, because another is its short form. */
+const LONG = /^\/\/ Long: /m;
 
 /** The mark, on top of a test file, of one that takes little CPU for its time. */
 const MOSTLY_WAITS = /^\/\/ Mostly waits/m;
 
 const root = resolve(import.meta.dirname, '..');
 const workspace = new Workspace(root);
-const { quick, coverage, all, times, names, filters } = readArguments();
+const { quick, coverage, all, rest, times, names, filters } = readArguments();
 
 const count = { passed: 0, failed: 0 };
 const skipped: string[] = [];
@@ -50,15 +53,17 @@ function readArguments() {
         quick: { type: 'boolean', default: false },
         coverage: { type: 'boolean', default: false },
         all: { type: 'boolean', default: false },
+        rest: { type: 'boolean', default: false },
         times: { type: 'boolean', default: false },
         name: { type: 'string', multiple: true, default: [] },
       },
     });
-    const { quick, coverage, all, times } = values;
+    const { quick, coverage, all, rest, times } = values;
     return {
-      quick: quick || coverage,
+      quick: quick || coverage || rest,
       coverage,
       all,
+      rest,
       times,
       names: values.name.map((name) => new RegExp(name)),
       filters: positionals,
@@ -148,6 +153,10 @@ async function* oneByOne(streams: readonly TestsStream[]): AsyncGenerator<TestEv
   for (const events of kept) yield* await events;
 }
 
+/** Whether `npm test` leaves a file to `npm run test:all`. */
+const isLeftOut = (file: string) =>
+  BESIDE.includes(workspace.placeOf(file)?.name ?? '') || LONG.test(readFileSync(join(root, file), 'utf8'));
+
 async function runTests(): Promise<boolean> {
   // The tests of tools come first: that of packing takes half a minute, and would be the last, with
   // nothing left for the other core.
@@ -156,14 +165,13 @@ async function runTests(): Promise<boolean> {
     ...workspace.glob('src/**/*.test.ts'),
     ...globSync('examples/*/*.test.ts', { cwd: root }),
   ]
-    .filter((file) => all || filters.length > 0 || !BESIDE.includes(workspace.placeOf(file)?.name ?? ''))
+    .filter((file) => (all && !rest) || filters.length > 0 || isLeftOut(file) === rest)
     .filter((file) => filters.length === 0 || filters.some((filter) => file.includes(filter)));
   if (files.length === 0) {
     console.log(`No test file matches ${filters.join(', ')}.`);
     count.failed++;
     return false;
   }
-  if (all) process.env.HERS_LONG = '1';
   const before = count.failed;
   // A process starts in half the time with code that was compiled before, and there are hundreds:
   // one for each file, and those that tests start. Coverage would be less exact with it.

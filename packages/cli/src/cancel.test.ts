@@ -1,7 +1,7 @@
 // Every long command ends soon after SIGTERM, says so by its exit code, and leaves the gallery
 // whole and nothing half written.
 //
-// Mostly waits: the runner starts it beside others.
+// Long: process.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,4 +1,6 @@
 // A server and `hers doctor` with a GPU: the device's code compiled for the host.
+//
+// Long: the kernel and the ranking have their own tests in cuda.
 
 import assert from 'node:assert/strict';
 import { mkdir, symlink } from 'node:fs/promises';

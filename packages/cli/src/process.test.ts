@@ -1,4 +1,6 @@
 // What only a process of its own shows: signals, pipes that close, terminals, an old Node.
+//
+// Mostly waits: the runner starts it beside others.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

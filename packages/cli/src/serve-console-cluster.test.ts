@@ -1,5 +1,7 @@
 // The table of nodes and shards in the console, in Chromium, of three `hers serve --cluster` and a
 // server of NATS, each a process of its own: all are up, one is emptied, one is killed.
+//
+// Long: serve-console.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';

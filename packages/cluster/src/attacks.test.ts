@@ -1,4 +1,6 @@
 // What somebody tries who has a token of a client, the token of a node, or the ledger.
+//
+// Long: cheating.test.ts of client is the short form.
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

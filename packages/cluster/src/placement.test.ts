@@ -2,7 +2,7 @@
 // gone; and what was lost on one node is copied from others. A client changes and searches
 // meanwhile, and a history decides whether it was always told the truth.
 //
-// Mostly waits: the runner starts it beside others.
+// Long: node.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';

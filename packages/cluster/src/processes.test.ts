@@ -1,7 +1,7 @@
 // The same suite that a folder passes, on three nodes and three servers of NATS, each a process of
 // its own; and what happens when some of them are killed.
 //
-// Mostly waits: the runner starts it beside others.
+// Long: node.test.ts holds the same of a cluster in one process.
 
 import assert from 'node:assert/strict';
 import { request as httpRequest } from 'node:http';

@@ -1,6 +1,8 @@
 // Models in the page, in Chromium under its policy: photographs from a file, from the clipboard and
 // from a camera, sentences, and a model of the user's own. The pictures are those that the package
 // of the model brings along.
+//
+// Long: console.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises';

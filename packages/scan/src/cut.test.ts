@@ -1,5 +1,7 @@
 // Files that are truncated while they are scanned. Each case runs in its own process, so that a
 // crash fails one test only.
+//
+// Long: native.test.ts and wasm.test.ts are the short forms.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

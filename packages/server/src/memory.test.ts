@@ -1,5 +1,7 @@
 // Nothing that is sent or asked for takes memory out of proportion: what is held is counted, and
 // what is too much is refused before it is there.
+//
+// Mostly waits: the runner starts it beside others.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';

@@ -84,11 +84,15 @@ export function route(
   return { method, url, needs, operation, summary, gives: { kind: 'nothing', status: 204 }, ...params, ...more };
 }
 
-export const message = (head: object, parts = 'none') => ({ kind: 'message', head, parts }) as const;
+export const message = (head: object, parts = 'none'): Route['takes'] => ({ kind: 'message', head, parts });
 const body = (description: string) => ({ kind: 'octets', description }) as const;
-export const json = (body: object, status: 200 | 201 = 200) => ({ kind: 'json', status, body }) as const;
-export const octets = (description: string, head?: object) =>
-  ({ kind: 'octets', status: 200, description, ...(head && { head }) }) as const;
+export const json = (body: object, status: 200 | 201 = 200): Route['gives'] => ({ kind: 'json', status, body });
+export const octets = (description: string, head?: object): Route['gives'] => ({
+  kind: 'octets',
+  status: 200,
+  description,
+  ...(head && { head }),
+});
 const text = (type: string, description: string) => ({ kind: 'text', status: 200, type, description }) as const;
 
 export const COLLECTION = '/v1/collections/:name';

@@ -1,3 +1,5 @@
+// Long: kill.test.ts of client and power-loss.test.ts are the short forms.
+
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkFolder, crashCampaign, runChild, withFolder } from '../testing/crash.ts';

@@ -1,6 +1,8 @@
 // Replaces every file and folder of a store by something else, exchanges files, and simulates
 // errors of the operating system. Every call must end soon, with an error of ours that names the
 // file. Everything else must stay usable.
+//
+// Long: damage.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

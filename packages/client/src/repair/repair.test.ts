@@ -1,5 +1,7 @@
 // Galleries that are really damaged, and what a repair makes of them: everything that is not in the
 // damaged bytes, nothing wrong, nothing that was deleted. A plain map is the oracle.
+//
+// Long: repair.test.ts of cli is the short form.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

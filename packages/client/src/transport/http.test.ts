@@ -1,4 +1,6 @@
 // The same suite that a folder passes, over HTTP.
+//
+// Mostly waits: the runner starts it beside others.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
