@@ -84,7 +84,11 @@ export function route(
   return { method, url, needs, operation, summary, gives: { kind: 'nothing', status: 204 }, ...params, ...more };
 }
 
-export const message = (head: object, parts = 'none'): Route['takes'] => ({ kind: 'message', head, parts });
+export const message = (head: object, parts = 'none'): NonNullable<Route['takes']> => ({
+  kind: 'message',
+  head,
+  parts,
+});
 const body = (description: string) => ({ kind: 'octets', description }) as const;
 export const json = (body: object, status: 200 | 201 = 200): Route['gives'] => ({ kind: 'json', status, body });
 export const octets = (description: string, head?: object): Route['gives'] => ({
