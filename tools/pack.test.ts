@@ -1,5 +1,7 @@
 // The packages that people install, as they find them: packed, installed into folders outside the
 // clone, and used there.
+//
+// Long: it packs and installs everything.
 
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';

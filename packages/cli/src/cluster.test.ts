@@ -1,5 +1,7 @@
 // `hers cluster`, and `hers serve` with the files that it makes: three nodes in processes of their
 // own, two servers of NATS, and TLS between all of them.
+//
+// Long: start.test.ts of cluster is the short form.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

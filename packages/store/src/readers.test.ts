@@ -1,5 +1,7 @@
 // Processes that read a folder while another writes: they see the state of one commit, never block
 // the writer, and survive changes to its files.
+//
+// Long: store.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';

@@ -1,3 +1,5 @@
+// Long: primitives.test.ts is the short form.
+
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Pair, plainScores, unitVectors } from '../../testing/search.ts';

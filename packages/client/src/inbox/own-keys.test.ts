@@ -1,6 +1,8 @@
 // Devices with keys of their own: queries of a kilobyte, from the bundle to the answer, and what
 // becomes of the evaluation keys of a device when it is revoked, renewed, copied, lost and
 // repaired.
+//
+// Long: inbox.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';

@@ -1,5 +1,7 @@
 // A scrub finds the same with threads as without, in the same order. It reports its progress, and
 // stops when aborted.
+//
+// Long: damage.test.ts is the short form.
 
 import assert from 'node:assert/strict';
 import {
