@@ -1,5 +1,7 @@
 // The addons that are published: for which machine each is taken, and, where they were made, what
 // they ask of that machine.
+//
+// Long: it needs what `npm run build:addons` makes.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
