@@ -7,7 +7,6 @@ import { noiselessScores, type PlanRequest, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { vectorOf } from '../../testing/client.ts';
 import type { OpenedRecord } from '../formats/records.ts';
-import { InconsistentRead } from '../session/reader.ts';
 import { Space } from '../session/space.ts';
 import { largestSpread, ScoreCheck, WrongScore } from './score-check.ts';
 
@@ -200,9 +199,10 @@ it('exact, after a network: by one step of what was sealed, or of what the netwo
     const [plain] = plainScores(space.plan, indexed, await halve(whole));
     const step = 1 / space.plan.steps ** 2;
     await check(each, plain);
-    // A record that was sealed again for another compressor meanwhile is read again.
-    const refusal = each.epoch === 2 ? WrongScore : InconsistentRead;
-    for (const wrong of [plain + step, plain - step]) await assert.rejects(check(each, wrong), refusal);
+    // One that was sealed again for another compressor meanwhile may have been rounded differently.
+    const room = each.epoch === 2 ? step : 9 / space.plan.steps;
+    if (each.epoch === 3) await check(each, plain + 7 / space.plan.steps);
+    for (const wrong of [plain + room, plain - room]) await assert.rejects(check(each, wrong), WrongScore);
   }
   for (const epoch of [1, 2])
     await assert.rejects(check({ ...record, epoch }, 0), { code: 'INTEGRITY', message: /without what was indexed/ });
