@@ -195,7 +195,7 @@ describe('published addons', () => {
     const code = `
       import { checkKernel } from ${JSON.stringify(workspace.path('scan', 'src/choose.ts'))};
       import { NativeKernel } from ${JSON.stringify(workspace.path('scan', 'src/native/native.ts'))};
-      import { openBulkAddon } from ${JSON.stringify(workspace.path('client', 'src/keys/bulk-sealing.node.ts'))};
+      import { openBulkAddon } from ${JSON.stringify(workspace.path('client', 'src/sealing/bulk-sealing.node.ts'))};
       const kernel = NativeKernel.open({ addon: ${JSON.stringify(arm?.target.output)}, threads: 2 });
       await checkKernel(kernel);
       await kernel.close();

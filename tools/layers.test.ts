@@ -136,6 +136,32 @@ const groups: Record<string, Planted[]> = {
     ['in the markup of a component', 'web/src/A.svelte', "\n{#await import('@hers/scheme')}{/await}\n", 2, /scheme/],
     ['of an unknown package', 'scan/src/a.ts', "import '@hers/utils';\n", 1, /not in the table/],
   ],
+  'an upward import inside a package': [
+    [
+      'of a folder above',
+      'store/src/files/a.ts',
+      "\nimport '../catalogue/b.ts';\n",
+      2,
+      /files may not import catalogue/,
+    ],
+    [
+      'of a type',
+      'client/src/crew/a.ts',
+      "import type { B } from '../search/b.ts';\n",
+      1,
+      /crew may not import search/,
+    ],
+    ['of a file on top', 'store/src/base/a.ts', "import '../collection.ts';\n", 1, /base may not import \./],
+    ['of a file that is a layer', 'store/src/scrub/a.ts', "import '../store.ts';\n", 1, /may not import store\.ts/],
+    ['under a condition', 'client/src/fields/a.ts', "import '#sealing';\n", 1, /fields may not import \./],
+    [
+      'in a folder outside the list',
+      'store/src/new/a.ts',
+      "import '../base/b.ts';\n",
+      1,
+      /new is not among the layers/,
+    ],
+  ],
   'what cannot be checked': [
     ['dynamic import of a variable', 'scan/src/a.ts', '\nawait import(name);\n', 2, unchecked],
     ['dynamic import of a sum', 'scan/src/a.ts', "await import('./' + name);\n", 1, unchecked],

@@ -51,8 +51,20 @@ const order = Object.keys(table);
 const entries: Record<string, string> = {
   'scheme/secret': 'src/secret',
   'client/transport': 'src/transport',
-  'client/ranking': 'src/search/accelerator.ts',
+  'client/ranking': 'src/crew/accelerator.ts',
   'scan/accelerator': 'src/accelerator.ts',
+};
+
+/**
+ * The layers inside a package, top to bottom: folders of `src`, and files that are layers of their
+ * own; `.` is every other file on top of `src`.
+ */
+export const inner: Record<string, readonly string[]> = {
+  client: [
+    ...['repair', '.', 'inbox', 'writing', 'search', 'session', 'keys', 'crew', 'formats', 'transport'],
+    ...['filter', 'fields', 'sealing', 'bytes.ts'],
+  ],
+  store: ['index.ts', 'store.ts', 'salvage', 'scrub', '.', 'evaluation', 'blocks', 'catalogue', 'files', 'base'],
 };
 
 /** Not shipped: they may use the test tools of the packages, and build native code with `tools/`. */
@@ -109,6 +121,10 @@ function objection(from: Source, target: Source, kind: Import['kind']): string |
   if (needsNode && kind !== 'dynamic' && browserSafe.has(from.entry) && !from.forNode && !from.aside) {
     return `${target.path} is for Node alone: name it under the condition node, or load it by a dynamic import`;
   }
+  if (from.package === target.package && !from.aside) {
+    const reason = objectionInside(from, target);
+    if (reason) return reason;
+  }
   if (from.entry === target.entry) return;
   if (from.package === target.package) {
     if (from.aside) return;
@@ -125,6 +141,20 @@ function objection(from: Source, target: Source, kind: Import['kind']): string |
   if (target.entry === 'scheme/secret') return `${from.package} may not import scheme/secret: it never holds a key`;
   const allowed = row.length > 0 ? `only ${row.join(', ')}` : 'no other package';
   return `${from.package} may not import ${target.entry}: it may import ${allowed}`;
+}
+
+/** Why `from` may not import a file of a higher layer of its package. */
+function objectionInside(from: Source, target: Source): string | undefined {
+  const layers = inner[from.package];
+  if (!layers || !target.path.startsWith('src/')) return;
+  const layerOf = ({ path }: Source) => {
+    const [first, ...rest] = path.split('/').slice(1);
+    const name = rest.length > 0 || layers.includes(first!) ? first! : '.';
+    return { name, at: layers.indexOf(name) };
+  };
+  const [own, other] = [layerOf(from), layerOf(target)];
+  for (const { name, at } of [own, other]) if (at < 0) return `${name} is not among the layers of ${from.package}`;
+  return other.at < own.at ? `${own.name} may not import ${other.name}: it is above it` : undefined;
 }
 
 /** Why the import in `file` is forbidden; undefined when it is not. */

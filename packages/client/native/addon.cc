@@ -1,7 +1,7 @@
 // Node-API of what seals and hashes many records at once. The cipher and the hash are OpenSSL's, as
 // Node has it: this only leaves out what Node does around each call, which takes longer than
 // hashing and sealing a record. This side checks every length before it touches memory;
-// packages/client/src/keys/bulk-sealing.node.ts has the types.
+// packages/client/src/sealing/bulk-sealing.node.ts has the types.
 //
 // The functions of OpenSSL are looked up by name in the running program: whether it has them, and
 // where, is a matter of how Node was built.

@@ -11,7 +11,7 @@ import { type Call, counts, scoreOf, vectorOf, watched } from '../testing/client
 import { openManifest, sealManifest } from './formats/manifest.ts';
 import { RecordKeys } from './formats/records.ts';
 import { type Collection, connect, Database, HersError, MasterSeed, type VectorRecord } from './index.ts';
-import { makeSealer } from './keys/sealing.ts';
+import { makeSealer } from './sealing/sealing.ts';
 
 const folders: string[] = [];
 const temporary = async () => {

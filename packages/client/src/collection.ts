@@ -10,8 +10,10 @@ import { openCompressor } from './formats/compressors.ts';
 import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
+import { Candidates } from './search/candidates.ts';
 import {
   type Choice,
+  Choices,
   chosenCount,
   chosenRecords,
   fieldsOf,
@@ -21,7 +23,7 @@ import {
   type Partition,
   partitionsOf,
 } from './search/choice.ts';
-import { prepare } from './search/scan.ts';
+import { prepare, type Searching } from './search/scan.ts';
 import {
   type Group,
   type SearchOptions,
@@ -118,10 +120,12 @@ export class Collection {
   /** The name that it was opened by. */
   readonly name: string;
   readonly #session: CollectionSession;
+  readonly #searching: Searching;
 
   private constructor(session: CollectionSession) {
     this.name = session.name;
     this.#session = session;
+    this.#searching = { session, candidates: new Candidates(session), choices: new Choices() };
   }
 
   /**
@@ -182,7 +186,7 @@ export class Collection {
    * const { matches } = await faces.search(probe, { limit: 5 });
    */
   async search(vector: ArrayLike<number>, options: SearchOptions = {}): Promise<SearchResult> {
-    return (await search(this.#session, [vector], options))[0];
+    return (await search(this.#searching, [vector], options))[0];
   }
 
   /**
@@ -198,7 +202,7 @@ export class Collection {
    * const [first, second] = await faces.searchBatch([probe, other], { limit: 1 });
    */
   async searchBatch(vectors: readonly ArrayLike<number>[], options: SearchOptions = {}): Promise<SearchResult[]> {
-    return search(this.#session, vectors, options);
+    return search(this.#searching, vectors, options);
   }
 
   /**
@@ -218,7 +222,7 @@ export class Collection {
    * await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
    */
   async verify(of: string | Group, vector: ArrayLike<number>, options: VerifyOptions = {}): Promise<Verification> {
-    return verify(this.#session, of, vector, options);
+    return verify(this.#searching, of, vector, options);
   }
 
   /**
@@ -228,7 +232,7 @@ export class Collection {
    * why.
    */
   async resume(): Promise<void> {
-    await this.#session.candidates.resume();
+    await this.#searching.candidates.resume();
   }
 
   /**
@@ -245,7 +249,7 @@ export class Collection {
     const asked = idsOf(ids);
     await this.#session.refresh();
     return this.#session.read(async (view) => {
-      const choice = this.#session.choices.of(view, undefined, Date.now());
+      const choice = this.#searching.choices.of(view, undefined, Date.now());
       const known = asked.filter((id) => isChosen(view, choice, id));
       // The store gives each record once.
       const once = [...new Set(known)];
@@ -288,7 +292,7 @@ export class Collection {
     refuseUnknown(options, { filter: true }, 'delete');
     if (options.filter === undefined)
       throw invalid('give ids to delete, or a filter; an empty filter, {}, means all records');
-    const { choices } = this.#session;
+    const { choices } = this.#searching;
     const ids = await Array.fromAsync(this.list(options));
     // Another writer may have changed one of them since.
     let known: { readonly view: View; readonly choice: Choice | undefined } | undefined;
@@ -328,7 +332,7 @@ export class Collection {
     refuseUnknown(options, { filter: true, partitions: true }, 'count');
     const view = await this.#session.refresh();
     const part = inPartitions(this.#session, view, options.partitions);
-    return chosenCount(view, this.#session.choices.of(view, options.filter, Date.now()), part);
+    return chosenCount(view, this.#searching.choices.of(view, options.filter, Date.now()), part);
   }
 
   /**
@@ -405,7 +409,7 @@ export class Collection {
       place === 'pending' ? part.pending.some(({ id }) => id === after) : place && part.blocks.includes(place.block);
     if (after !== undefined && !isThere)
       throw new HersError('NOT_FOUND', `there is no record ${JSON.stringify(after)} to go on after; begin again`);
-    const choice = this.#session.choices.of(view, filter, Date.now());
+    const choice = this.#searching.choices.of(view, filter, Date.now());
     let left = limit;
     for (const record of chosenRecords(view, choice, after, part)) {
       if (left-- <= 0) return;
@@ -473,7 +477,7 @@ export class Collection {
    *   console.log(device, matches[0]?.id);
    */
   async *questions(options: QuestionOptions = {}): AsyncGenerator<Question> {
-    yield* (await keeperPart()).questions(this.#session, options);
+    yield* (await keeperPart()).questions(this.#searching, options);
   }
 
   /** The fields that records can be filtered by, as of the last change that was seen. */
@@ -611,7 +615,7 @@ export class Collection {
 
   /** Ends its workers and overwrites its keys. */
   async close(): Promise<void> {
-    await this.#session.candidates.close();
+    await this.#searching.candidates.close();
     await this.#session.keyring.close();
   }
 }

@@ -24,14 +24,14 @@ import {
 import { invalid } from './fields/field.ts';
 import { openCompressor } from './formats/compressors.ts';
 import { emptyManifest, liveCount, type Manifest, manifestHash, sealManifest } from './formats/manifest.ts';
-import { SnapshotHead } from './formats/snapshot-head.ts';
 import { encodeDescriptor, Keyring, openDescriptor } from './keys/keyring.ts';
-import { makeSealer } from './keys/sealing.ts';
+import { makeSealer } from './sealing/sealing.ts';
 import { checkPartitions } from './search/choice.ts';
 import { completeEvaluation } from './session/draft.ts';
 import type { ListCache } from './session/list-cache.ts';
 import { CollectionReader } from './session/reader.ts';
 import { CollectionSession } from './session/session.ts';
+import { SnapshotHead } from './session/snapshot-head.ts';
 import {
   deletedAt,
   howToAccept,

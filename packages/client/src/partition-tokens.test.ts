@@ -15,8 +15,8 @@ import { concat, hex, sha256 } from './bytes.ts';
 import { historyAfter, manifestHash, openManifest, sealManifest } from './formats/manifest.ts';
 import { type Collection, connect, Database, HttpService, MasterSeed, type VectorRecord } from './index.ts';
 import { Keyring, openDescriptor } from './keys/keyring.ts';
-import { seal } from './keys/sealing.ts';
 import { repairGallery } from './repair/repair.node.ts';
+import { seal } from './sealing/sealing.ts';
 import { CollectionSession } from './session/session.ts';
 import { InMemoryVersions } from './session/versions.ts';
 import { updatePayloads } from './writing/fields.ts';
@@ -424,6 +424,5 @@ it('payloads in many blocks change in several steps, none of which drops too man
     const filter = { must: { field: 'person', match: `new ${most}` } } as const;
     assert.equal(await people.count({ filter }), 30);
   }
-  await session.candidates.close();
   await keyring.close();
 });

@@ -11,7 +11,7 @@ import { List, sealList } from '../src/formats/lists.ts';
 import { emptyManifest, type ManifestBlock, sealManifest } from '../src/formats/manifest.ts';
 import { sealingKey, VERSION_BYTES } from '../src/formats/records.ts';
 import { Keyring, openDescriptor } from '../src/keys/keyring.ts';
-import { makeSealer } from '../src/keys/sealing.ts';
+import { makeSealer } from '../src/sealing/sealing.ts';
 
 const EPOCH = 0;
 

@@ -1,7 +1,6 @@
 // A Service on many nodes. Every node has one: it splits what is staged, commits through the
 // ledger, and merges what the shards answer.
 
-import { isOpenQuery } from '@hers/scheme/open';
 import {
   type CallOptions,
   type Change,
@@ -33,7 +32,7 @@ import { Committing } from './committing.ts';
 import { Inboxes } from './inboxes.ts';
 import type { ClusterNode } from './node.ts';
 import { Reading } from './reading.ts';
-import { type SearchedShard, searchShards } from './search.ts';
+import { type PlacedShard, searchShards } from './search.ts';
 import { FIRST_VERSION, HOME, MADE, MAX_SHARDS, shardManifest, shardName, shardOf } from './shard.ts';
 import { Filling, joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
 import { Staging } from './staging.ts';
@@ -186,11 +185,10 @@ export class Coordinator implements Service {
       const { version } = current.home;
       if (request.version > version)
         throw new HersError('STALE', `${name} has version ${version}, not ${request.version}; read it again`);
-      const asked = await this.#inboxes.questions(name, request.inbox ?? [], signal);
-      const queries = [...request.queries, ...asked];
+      const asked = request.open ? await this.#inboxes.questions(name, request.open.inbox, signal) : [];
       yield* searchShards(
-        this.#searched(current, { ...request, queries }),
-        queries,
+        this.#placed(current, request),
+        [...request.queries, ...asked],
         (node) => this.#node.peers.of(node),
         {
           signal,
@@ -210,18 +208,17 @@ export class Coordinator implements Service {
   }
 
   /** What a shard was at the version of a search. */
-  #stateAt({ placed, states }: Current, version: number, shard: number): Pick<SearchedShard, 'version' | 'state'> {
+  #stateAt({ placed, states }: Current, version: number, shard: number): Pick<PlacedShard, 'version' | 'state'> {
     const then = version + placed.base;
     // Of a shard that was not touched since, that of its last change.
     if (states[shard].version <= then) return states[shard];
     return this.#node.changes.earlier(placed.uid, version)?.[shard] ?? { version: then };
   }
 
-  #searched(current: Current, request: SearchRequest): SearchedShard[] {
+  #placed(current: Current, { queries: _, blocks: some, open, partial: _p, ...rest }: SearchRequest): PlacedShard[] {
     const { uid, shards } = current.placed;
-    const { evaluation = [], devices = [] } = request.queries.some(isOpenQuery) ? request : {};
     const blocks = new Map<number, Uint8Array[]>();
-    for (const id of request.blocks ?? []) {
+    for (const id of some ?? []) {
       checkBytes(id, 'a block id');
       const shard = shardOf(id, shards.length);
       const ids = blocks.get(shard) ?? [];
@@ -229,9 +226,10 @@ export class Coordinator implements Service {
       ids.push(id);
     }
     // The shards of evaluation keys are asked too, even for no block, whether they still have them.
-    for (const ids of [evaluation, devices]) checkIds(ids, 'list', LIST_ID_BYTES);
-    const lists = Map.groupBy([...evaluation, ...devices], (id) => shardOf(id, shards.length));
-    const wanted = request.blocks ? [...new Set([...blocks.keys(), ...lists.keys()])] : [...shards.keys()];
+    const keys = open ? [...open.evaluation, ...open.devices] : [];
+    checkIds(keys, 'list', LIST_ID_BYTES);
+    const lists = Map.groupBy(keys, (id) => shardOf(id, shards.length));
+    const wanted = some ? [...new Set([...blocks.keys(), ...lists.keys()])] : [...shards.keys()];
     // Even if no block is wanted, a query that cannot be read is refused.
     if (wanted.length === 0) wanted.push(HOME);
     // Every node scans its share.
@@ -244,11 +242,11 @@ export class Coordinator implements Service {
         .map(({ node }) => node);
       share.set(replicas[0], (share.get(replicas[0]) ?? 0) + 1);
       return {
+        ...rest,
         name: shardName(uid, shard),
-        ...this.#stateAt(current, request.version, shard),
-        ...(request.blocks ? { blocks: blocks.get(shard) ?? [] } : {}),
-        ...(evaluation.length > 0 ? { evaluation } : {}),
-        ...(devices.length > 0 ? { devices } : {}),
+        ...this.#stateAt(current, rest.version, shard),
+        ...(some ? { blocks: blocks.get(shard) ?? [] } : {}),
+        ...(open ? { open: { ...open, inbox: [] } } : {}),
         ...(lists.has(shard) ? { lists: lists.get(shard)! } : {}),
         replicas,
       };

@@ -5,8 +5,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { it } from 'node:test';
 import { HttpService } from '@hers/client/transport';
-import { type Block, peekQuery } from '@hers/scheme';
-import { peekAnyResponse } from '@hers/scheme/open';
+import { type Block, peekAnyResponse, peekQuery } from '@hers/scheme';
 import { startServer } from '@hers/server';
 import { HersError, type Service, withMethods } from '@hers/service';
 import { OpenSamples } from '@hers/service/open-samples';
@@ -21,6 +20,8 @@ const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update
 
 /** Fewer than fit into one response, and more than half of that. */
 const PER_SHARD = 5;
+
+const keysIn = (evaluation: readonly Uint8Array[]) => ({ evaluation, devices: [], inbox: [] });
 
 /** An open collection with as many blocks in every shard. */
 async function filled(nodes: readonly string[], replicas: number, shards = 6) {
@@ -49,7 +50,11 @@ async function filled(nodes: readonly string[], replicas: number, shards = 6) {
       queries.flatMap((query) => [...blocks.keys()].map((id) => hex(peekQuery(query).queryId) + id)),
     );
     let named = 0;
-    for await (const response of from.search('doors', { version, queries, evaluation })) {
+    for await (const response of from.search('doors', {
+      version,
+      queries,
+      open: keysIn(evaluation),
+    })) {
       const { queryId, blocks: answered } = peekAnyResponse(response);
       const query = queries.find((each) => hex(peekQuery(each).queryId) === hex(queryId))!;
       assert.equal(hex(response), hex(open.expected(query, blocks, response)));
@@ -100,7 +105,12 @@ it('where another replica packs other blocks together, what is new in a response
   const ids = [...blocks.values()].map(({ blockId }) => blockId);
   /** One response for these blocks. */
   const packed = async (...numbers: number[]) => {
-    const request = { version: 2, queries: [query], evaluation, blocks: numbers.map((number) => ids[number]) };
+    const request = {
+      version: 2,
+      queries: [query],
+      open: keysIn(evaluation),
+      blocks: numbers.map((number) => ids[number]),
+    };
     const found = await Array.fromAsync(service.search('doors', request));
     assert.equal(found.length, 1);
     return found[0];
@@ -115,7 +125,7 @@ it('where another replica packs other blocks together, what is new in a response
       yield* [known, both, late];
     },
   };
-  const shard = { name: 'x', version: 2, replicas: ['n1', 'n2'], evaluation };
+  const shard = { name: 'x', version: 2, replicas: ['n1', 'n2'], open: keysIn(evaluation) };
   const peer = (node: string) => ({ searchShards: () => asked[node]() }) as unknown as ShardService;
   const options = { signal: new AbortController().signal, onSuspect: () => {} };
   const given = (await Array.fromAsync(searchShards([shard], [query], peer, options))).flat();
@@ -129,7 +139,7 @@ it('where another replica packs other blocks together, what is new in a response
   const server = await startServer(withMethods(service, { search, close: async () => {} }), { port: 0 });
   const client = new HttpService(server.url, {});
   try {
-    const request = { version: 2, queries: [query], evaluation };
+    const request = { version: 2, queries: [query], open: keysIn(evaluation) };
     assert.deepEqual((await Array.fromAsync(client.search('doors', request))).map(hex), given.map(hex));
     answer = [early, both, known];
     await assert.rejects(Array.fromAsync(client.search('doors', request)), { code: 'INTEGRITY' });
@@ -184,7 +194,7 @@ it('keys that were dropped serve no search, though nodes have them in memory', a
     await assert.rejects(check(service, 2), { code: 'STALE' });
     // Even where no block is asked for of the shard that had them.
     const some = [...blocks.values()].slice(0, 1).map(({ blockId }) => blockId);
-    const request = { version: 3, queries: [open.query()], evaluation, blocks: some };
+    const request = { version: 3, queries: [open.query()], open: keysIn(evaluation), blocks: some };
     await assert.rejects(Array.fromAsync(service.search('doors', request)), { code: 'NOT_FOUND' });
   } finally {
     await cluster.close();
@@ -204,12 +214,12 @@ it('a client that sends damaged queries, or keys that are none, has no shard cop
     }
     const flipped = (bytes: Uint8Array, at: number) => bytes.with(at, bytes[at] ^ 1);
     const bad = flipped(open.query(), 90);
-    const request = { version: 2, queries: [bad], evaluation };
+    const request = { version: 2, queries: [bad], open: keysIn(evaluation) };
     await assert.rejects(Array.fromAsync(service.search('doors', request)), { code: 'DAMAGED' });
     const pieces = open.pieces.map((piece) => flipped(piece, piece.length - 20));
     const lists = await Promise.all(pieces.map((piece) => service.stageList('doors', piece)));
     await service.commit('doors', { expected: 2, manifest: text('3'), lists });
-    const other = { version: 3, queries: [open.query()], evaluation: pieces.map(sha256) };
+    const other = { version: 3, queries: [open.query()], open: keysIn(pieces.map(sha256)) };
     await assert.rejects(Array.fromAsync(service.search('doors', other)), { code: 'MALFORMED' });
     await new Promise((go) => setTimeout(go, 200));
     assert.deepEqual(copies, []);

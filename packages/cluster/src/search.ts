@@ -3,13 +3,13 @@
 // shards, and what had been answered already is left out. If one is much slower than its peers,
 // another is asked as well, and the first to have answered for all counts.
 
-import { peekAnyResponse } from '@hers/scheme/open';
-import { eitherSignal, groupsOf, HersError, type ShardCoverage } from '@hers/service';
+import { peekAnyResponse } from '@hers/scheme';
+import { eitherSignal, groupsOf, HersError, type SearchedShard, type ShardCoverage } from '@hers/service';
 import { isCode } from './arguments.ts';
 import { isGone, isPassing, missingEverywhere } from './quorum.ts';
-import type { ShardSearch, ShardService } from './shard.ts';
+import type { ShardService } from './shard.ts';
 
-export interface SearchedShard extends ShardSearch {
+export interface PlacedShard extends SearchedShard {
   /** Nodes that keep it, in the order in which they are asked. */
   readonly replicas: readonly string[];
 }
@@ -28,7 +28,7 @@ const HEDGE_ALONE_MS = 1_500;
 const WAITING_BYTES = 2 ** 23;
 
 interface Pending {
-  readonly shard: SearchedShard;
+  readonly shard: PlacedShard;
   /** Nodes that were asked in vain. */
   readonly failed: Set<string>;
   /** What each of them said. */
@@ -48,7 +48,7 @@ export interface SearchShardsOptions {
 
 /** Responses of all shards, each once, those that came together in one piece. */
 export async function* searchShards(
-  shards: readonly SearchedShard[],
+  shards: readonly PlacedShard[],
   queries: readonly Uint8Array[],
   peer: (node: string) => ShardService,
   options: SearchShardsOptions,

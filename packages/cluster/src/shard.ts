@@ -8,21 +8,12 @@ import {
   encodeMessage,
   type Many,
   type SearchCallOptions,
-  type SearchRequest,
+  type SearchedShard,
   type Service,
   type StageId,
 } from '@hers/service';
 import { type ShardChange, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
 import { checkFormat, FORMAT, isCount, isObject, readDocument } from './arguments.ts';
-
-/** One shard in a search of several. */
-export interface ShardSearch extends Omit<SearchRequest, 'queries'> {
-  readonly name: string;
-  /** Which state has this version. Not known of some of the past: then a replica must be later. */
-  readonly state?: string;
-  /** Lists with evaluation keys that this shard must have. Whoever searches reads them there. */
-  readonly lists?: readonly Uint8Array[];
-}
 
 /**
  * What a node does for the others: the calls of a Service for its shards, and a few of their own.
@@ -39,7 +30,7 @@ export interface ShardService extends Service {
   getState(name: string, options?: CallOptions): Promise<ShardState>;
   /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
   searchShards(
-    shards: readonly ShardSearch[],
+    shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array>;

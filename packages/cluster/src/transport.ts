@@ -6,28 +6,27 @@ import { Agent as SecureAgent, request as securely } from 'node:https';
 import { fieldsOf, type HttpOptions, HttpService, SMALL_BYTES, wholeBody } from '@hers/client/transport';
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import {
-  BLOCK_ID_BYTES,
   type CallOptions,
   collectionPath,
   decodeError,
   decodeMessage,
   eitherSignal,
   encodeMessage,
+  encodeShardSearch,
   Grouped,
   HersError,
-  LIST_ID_BYTES,
   type Message,
   messageParts,
   OCTETS,
-  packIds,
   readItemGroups,
   type SearchCallOptions,
+  type SearchedShard,
   type StageId,
   withMethods,
 } from '@hers/service';
 import { encodeShardChange, type ShardChange, type ShardState, type StagedChange } from '@hers/store/stages';
 import type { Certified } from './certified.ts';
-import type { ShardSearch, ShardService } from './shard.ts';
+import type { ShardService } from './shard.ts';
 
 const SMALL_AFTER_WORK = { bytes: SMALL_BYTES, works: true } as const;
 const RESPONSE_BYTES = 2 ** 20;
@@ -89,27 +88,12 @@ export class HttpShards extends HttpService implements ShardService {
   }
 
   searchShards(
-    shards: readonly ShardSearch[],
+    shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array> {
-    const named: Uint8Array[] = [];
-    const name = (ids: readonly Uint8Array[] | undefined, bytes: number, what: string) => {
-      if (ids) named.push(packIds(ids, bytes, what));
-      return ids !== undefined;
-    };
-    const head = {
-      shards: shards.map(({ name: shard, version, state, blocks, lists }) => ({
-        name: shard,
-        version,
-        ...(state === undefined ? {} : { state }),
-        ...(name(blocks, BLOCK_ID_BYTES, 'a block id') ? { some: true } : {}),
-        ...(name(lists, LIST_ID_BYTES, 'a list id') ? { lists: true } : {}),
-      })),
-      ...(name(shards[0].evaluation, LIST_ID_BYTES, 'a list id') ? { evaluation: true } : {}),
-      ...(name(shards[0].devices, LIST_ID_BYTES, 'a list id') ? { devices: true } : {}),
-    };
-    return new Grouped(() => this.#search(messageParts(head, [...named, ...queries]), options));
+    const { head, parts } = encodeShardSearch(shards, queries);
+    return new Grouped(() => this.#search(messageParts(head, parts), options));
   }
 
   /** An answer that breaks off is for the coordinator to replace. */

@@ -22,6 +22,7 @@ export {
   type ExpandedQuery,
   encodeResponse,
   expandedQuery,
+  peekAnyResponse,
   peekResponse,
   type ScanResponse,
   scanBlock,

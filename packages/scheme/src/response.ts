@@ -4,10 +4,10 @@
 
 import { type Block, checkSameKey, maskRows } from './block.ts';
 import { HersError } from './errors.ts';
-import { ID_BYTES, RESPONSE_LAYOUT } from './layout.ts';
+import { ID_BYTES, PACKED_LAYOUT, PLACE_BYTES, RESPONSE_LAYOUT } from './layout.ts';
 import { type ParameterSet, parameterSetById, polyWords, ringOf, rowsOf } from './parameters.ts';
 import { expandQuery, type Query } from './query.ts';
-import { finishMessage, openMessage, RESPONSE_OVERHEAD, startMessage } from './wire.ts';
+import { finishMessage, isKind, openMessage, RESPONSE_OVERHEAD, startMessage } from './wire.ts';
 
 const AT = RESPONSE_LAYOUT;
 
@@ -89,6 +89,32 @@ export function peekResponse(bytes: Uint8Array): Pick<ScanResponse, 'queryId' | 
     first: u32At(bytes, AT.first),
     count: u32At(bytes, AT.count),
   };
+}
+
+/** Returns the query that a response answers and the blocks that it is for, packed or not. */
+export function peekAnyResponse(bytes: Uint8Array): {
+  readonly queryId: Uint8Array;
+  readonly blocks: readonly Pick<ScanResponse, 'blockId' | 'first' | 'count'>[];
+} {
+  if (isKind(bytes, 'packed response')) {
+    const { queryId } = PACKED_LAYOUT;
+    return { blocks: packedBlocks(bytes), queryId: bytes.subarray(queryId, queryId + ID_BYTES) };
+  }
+  const { queryId, ...block } = peekResponse(bytes);
+  return { queryId, blocks: [block] };
+}
+
+/** Returns the blocks that a packed response is for. */
+export function packedBlocks(bytes: Uint8Array): Pick<ScanResponse, 'blockId' | 'first' | 'count'>[] {
+  const { blocks, body } = PACKED_LAYOUT;
+  const many = bytes.length < body ? 0 : bytes[blocks];
+  if (many < 1 || bytes.length < body + many * PLACE_BYTES)
+    throw new HersError('MALFORMED', 'this is too short to be a packed response');
+  return Array.from({ length: many }, (_, i) => {
+    const at = body + i * PLACE_BYTES;
+    const blockId = bytes.subarray(at, at + ID_BYTES);
+    return { blockId, first: u32At(bytes, at + ID_BYTES), count: u32At(bytes, at + ID_BYTES + 4) };
+  });
 }
 
 /** Without a view, which would be garbage for every response. */

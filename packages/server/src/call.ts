@@ -153,6 +153,8 @@ export class Call {
   }
 
   /** Ids out of a body: what they unpack to is many times their bytes. */
+  readonly unpack = (bytes: Uint8Array, length: number, what: string): Uint8Array[] => this.ids(bytes, length, what);
+
   ids(bytes: Uint8Array, length: number, what: string, most: number = Number.POSITIVE_INFINITY): Uint8Array[] {
     const count = bytes.length / length;
     if (count > most) throw new HersError('TOO_LARGE', `${count} at a time are too many; ask for ${most} at most`);

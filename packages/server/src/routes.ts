@@ -2,13 +2,14 @@
 // validation and /openapi.json at once.
 
 import {
-  BLOCK_ID_BYTES,
   COMMIT_PARTS,
   type CollectionInfo,
   type CommitHead,
   type CreateHead,
   checkBlocks,
   decodeCommit,
+  decodeSearch,
+  EXPANDED_BYTES,
   encodeInboxItem,
   encodeInfo,
   encodeMessage,
@@ -22,9 +23,12 @@ import {
   type InboxRange,
   LIST_ID_BYTES,
   MAX_IDS,
+  type OpenSearch,
   questionIn,
+  SEARCH_PARTS,
   type SealedRecord,
   type SearchHead,
+  type SearchRequest,
   type Service,
   unframeGroups,
 } from '@hers/service';
@@ -106,8 +110,6 @@ const MAX_QUERIES = 1024;
  * answers.
  */
 const QUERY_COST = 3;
-/** Rows of open queries that a store expands at the same time, in bytes, unless one has more. */
-const EXPANDED_BYTES = 2 ** 26;
 /** The evaluation keys of a device, as they are kept and as they are used. */
 const DEVICE_KEY_BYTES = 2 ** 20;
 /** What is known of a staged record until it is committed. */
@@ -237,28 +239,15 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
     route(`POST ${COLLECTION}/search`, 'search', 'search', 'Scan the collection for encrypted queries', {
       takes: message(
         schemas.searchHead,
-        'with some: the ids of the blocks to scan, 16 bytes each; with evaluation: the ids of the lists of evaluation keys, 32 bytes each; with devices: the ids of those of single devices, 32 bytes each; then the encoded queries',
+        'with some: the ids of the blocks to scan, 16 bytes each; with open: the ids of the lists of evaluation keys, and the ids of those of single devices, 32 bytes each; then the encoded queries',
       ),
       gives: octets('items: encoded responses, in any order; with partial, a cluster ends with its coverage as JSON'),
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchHead>(schemas.searchHead, 3 + MAX_QUERIES);
-        const { version, some, partial, inbox = [] } = head;
-        const queries = [...parts];
-        const named = some ? queries.shift() : undefined;
-        if (some && !named) throw new HersError('MALFORMED', 'this search names no blocks');
-        const lists = head.evaluation ? queries.shift() : undefined;
-        if (head.evaluation && !lists) throw new HersError('MALFORMED', 'this search names no evaluation keys');
-        const own = head.devices ? queries.shift() : undefined;
-        if (head.devices && !own) throw new HersError('MALFORMED', 'this search names no keys of devices');
-        // Here, so that questions are scanned together with other searches.
-        queries.push(...(await questionsIn(service, call, inbox)));
-        call.guest.hold.reserve(QUERY_COST * queries.reduce((sum, { length }) => sum + length, 0) + openCost(queries));
-        const blocks = named ? { blocks: call.ids(named, BLOCK_ID_BYTES, 'a block id') } : {};
-        const evaluation = lists ? { evaluation: call.ids(lists, LIST_ID_BYTES, 'a list id') } : {};
-        const devices = own ? { devices: call.ids(own, LIST_ID_BYTES, 'a list id') } : {};
-        call.guest.hold.reserve((devices.devices?.length ?? 0) * DEVICE_KEY_BYTES);
-        checkBlocks(call.partitions, blocks.blocks);
-        const request = { version, queries, ...blocks, ...evaluation, ...devices, ...(partial ? { partial } : {}) };
+        const message = await call.message<SearchHead>(schemas.searchHead, SEARCH_PARTS + MAX_QUERIES);
+        const said = decodeSearch(message, call.unpack);
+        const request = said.open ? await withQuestions(service, call, said, said.open) : said;
+        call.guest.hold.reserve(QUERY_COST * request.queries.reduce((sum, { length }) => sum + length, 0));
+        checkBlocks(call.partitions, request.blocks);
         const reply = await call.itemPieces(scans.search(call.name, request, call.guest));
         // A search that ended before its time may still be part of a scan.
         if (!call.signal.aborted) call.freeBody();
@@ -321,15 +310,25 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
   ];
 }
 
-/** The queries of questions in the inbox; NOT_FOUND where there is none of a number. */
-async function questionsIn(service: Service, call: Call, numbers: readonly number[]): Promise<Uint8Array[]> {
-  const queries: Uint8Array[] = [];
-  for (const number of numbers) {
+/**
+ * Reserves memory for what open queries are expanded to, and adds those of questions in the inbox:
+ * here, so that they are scanned together with other searches. NOT_FOUND if there is no question of
+ * a number.
+ */
+async function withQuestions(
+  service: Service,
+  call: Call,
+  request: SearchRequest,
+  open: OpenSearch,
+): Promise<SearchRequest> {
+  const queries = [...request.queries];
+  for (const number of open.inbox) {
     const range = { after: number - 1, limit: 1 };
     const [item] = await Array.fromAsync(service.takeInbox(call.name, range, call.options));
     queries.push(questionIn(item?.number === number ? item.envelope : undefined, number));
   }
-  return queries;
+  call.guest.hold.reserve(openCost(queries) + open.devices.length * DEVICE_KEY_BYTES);
+  return { ...request, queries, open: { ...open, inbox: [] } };
 }
 
 async function* inboxParts(items: AsyncIterable<InboxItem>): AsyncGenerator<readonly ItemParts[]> {

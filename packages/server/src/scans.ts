@@ -8,6 +8,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import {
+  encodeSearch,
   groupsOf,
   HersError,
   ITEM_KIND,
@@ -214,6 +215,8 @@ interface Job {
   readonly spool: Spool;
   readonly since: number;
   readonly ids: readonly string[];
+  /** Searches of one kind can share a scan. */
+  readonly kind: string | undefined;
   /**
    * Whether it still waits for a scan that it could have been part of. Only its timer ends that: a
    * timer counts from the last time that the engine looked at the clock, so it may come before the
@@ -345,7 +348,8 @@ export class Scans {
     const spool = new Spool(this.#spools, hold);
     const since = performance.now();
     const patience = refusal ? 0 : this.#patienceMs;
-    const job: Job = { name, request, caller, signal, spool, since, ids, isPatient: patience > 0 };
+    const kind = kindOf(name, request);
+    const job: Job = { name, request, caller, signal, spool, since, ids, kind, isPatient: patience > 0 };
     const stop = () => {
       const at = this.#waiting.indexOf(job);
       if (at >= 0) this.#waiting.splice(at, 1);
@@ -551,18 +555,11 @@ export class Scans {
   }
 }
 
-function areAlike(one: Job, other: Job): boolean {
-  const isWhole = ({ request, ids }: Job) => request.blocks === undefined && !request.partial && ids.length > 0;
-  return (
-    isWhole(one) &&
-    isWhole(other) &&
-    one.name === other.name &&
-    one.request.version === other.request.version &&
-    sameLists(one.request.evaluation, other.request.evaluation) &&
-    sameLists(one.request.devices, other.request.devices)
-  );
-}
+const areAlike = (one: Job, other: Job) => one.kind !== undefined && one.kind === other.kind;
 
-function sameLists(one: readonly Uint8Array[] = [], other: readonly Uint8Array[] = []): boolean {
-  return one.length === other.length && one.every((id, i) => Buffer.compare(id, other[i]!) === 0);
+/** Names everything but the queries; undefined for a search that gets a scan of its own. */
+function kindOf(name: string, request: SearchRequest): string | undefined {
+  if (request.blocks || request.partial || request.queries.length === 0) return undefined;
+  const { head, parts } = encodeSearch({ ...request, queries: [] });
+  return [name, JSON.stringify(head), ...parts.map(hexOf)].join(' ');
 }

@@ -58,16 +58,15 @@ export const stateBody = object({ version: count, state: hexDigits(16) });
 export const drainHead = object({ node: { type: 'string', maxLength: 64 }, draining: { type: 'boolean' } });
 export const replicasHead = object({ replicas: count });
 const flag = { type: 'boolean' } as const;
-const shard = object({ name, version: count }, { state: hexDigits(16), some: flag, lists: flag });
-export const searchShardsHead = object(
-  { shards: { type: 'array', minItems: 1, maxItems: 4096, items: shard } },
-  { evaluation: flag, devices: flag },
-);
 const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;
 const inbox = { ...few({ ...count, minimum: 1 }), maxItems: 64 };
-export const searchHead = object(
-  { version: count },
-  { some: flag, evaluation: flag, devices: flag, partial: flag, inbox },
+const searched = { some: flag, partial: flag };
+const open = object({ inbox });
+export const searchHead = object({ version: count }, { ...searched, open });
+const shard = object({ name, version: count }, { ...searched, state: hexDigits(16), lists: flag });
+export const searchShardsHead = object(
+  { shards: { type: 'array', minItems: 1, maxItems: 4096, items: shard } },
+  { open },
 );
 export const postBody = object({ number: count });
 export const takeHead = object({}, { after: count, limit: { type: 'integer', minimum: 1, maximum: 1000 } });

@@ -274,7 +274,7 @@ describe('a server', () => {
     assert.equal(await refusal(`${FACES}/search`, { version: 'x' }, 1), `${misfit} /version must be integer`);
     assert.equal(
       await refusal(`${FACES}/search`, { version: 1, some: true }, 0),
-      '400 MALFORMED: this search names no blocks',
+      '400 MALFORMED: this search lacks the ids of blocks or lists',
     );
   });
 });

@@ -2,17 +2,16 @@
 // nodes has these paths.
 
 import {
-  BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
   COMMIT_PARTS,
   type CommitHead,
   decodeCommit,
+  decodeShardSearch,
   groupsOf,
-  HersError,
-  LIST_ID_BYTES,
   type SearchCallOptions,
-  type SearchRequest,
+  type SearchedShard,
+  type ShardSearchHead,
   type StageId,
 } from '@hers/service';
 import type { Call } from './call.ts';
@@ -45,25 +44,10 @@ interface AppliedChange {
   readonly state: string;
 }
 
-interface SearchedShard extends Omit<SearchRequest, 'queries'> {
-  readonly name: string;
-  readonly state?: string;
-  readonly lists?: readonly Uint8Array[];
-}
-
 interface PrepareHead extends CommitHead {
   readonly version: number;
   readonly basis: string;
   readonly partitions?: readonly string[];
-}
-
-interface SearchShardsHead {
-  readonly shards: readonly (Pick<SearchedShard, 'name' | 'version' | 'state'> & {
-    readonly some?: boolean;
-    readonly lists?: boolean;
-  })[];
-  readonly evaluation?: boolean;
-  readonly devices?: boolean;
 }
 
 /** Parts of a search: ids for every shard, and queries. */
@@ -132,31 +116,15 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       whole: true,
       takes: message(
         schemas.searchShardsHead,
-        'for each shard, with some: the ids of the blocks to scan, and with lists: those of lists that it must have; with evaluation, and with devices: the ids of lists with evaluation keys; then the encoded queries',
+        'for each shard, with some: the ids of the blocks to scan, and with lists: those of lists that it must have; with open: the ids of the lists of evaluation keys, and of those of single devices; then the encoded queries',
       ),
       gives: octets('items: encoded responses, in any order'),
       endless: true,
       handle: async (call) => {
-        const { head, parts } = await call.message<SearchShardsHead>(schemas.searchShardsHead, MAX_PARTS);
-        const left = [...parts];
-        const ids = <N extends string>(name: N, isGiven: boolean | undefined, bytes: number, what: string) => {
-          if (!isGiven) return {};
-          const packed = left.shift();
-          if (!packed) throw new HersError('MALFORMED', 'this search names no blocks or lists');
-          return { [name]: call.ids(packed, bytes, what) } as Record<N, Uint8Array[]>;
-        };
-        const each = head.shards.map(({ some, lists, ...shard }) => ({
-          ...shard,
-          ...ids('blocks', some, BLOCK_ID_BYTES, 'a block id'),
-          ...ids('lists', lists, LIST_ID_BYTES, 'a list id'),
-        }));
-        const keys = {
-          ...ids('evaluation', head.evaluation, LIST_ID_BYTES, 'a list id'),
-          ...ids('devices', head.devices, LIST_ID_BYTES, 'a list id'),
-        };
-        const wanted = each.map((shard) => ({ ...shard, ...keys }));
+        const message = await call.message<ShardSearchHead>(schemas.searchShardsHead, MAX_PARTS);
+        const { shards: searched, queries } = decodeShardSearch(message, call.unpack);
         const { signal } = call;
-        return call.items(parted(shards.searchShards(wanted, left, { signal, views: true })));
+        return call.items(parted(shards.searchShards(searched, queries, { signal, views: true })));
       },
     }),
   ];

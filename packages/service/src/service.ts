@@ -78,36 +78,49 @@ export const CHANGE_FIELDS: OptionNames<Change> = {
   droppedLists: true,
 };
 
-export interface SearchRequest {
+/** A search without its queries. */
+export interface Searched {
   /**
-   * The version of the manifest the searcher knows. STALE when it is not the current one, nor one
+   * The version of the manifest that the client knows. STALE when it is not the current one, nor one
    * of which the store still knows the blocks: a cluster does for half a minute.
    */
   readonly version: number;
+  /** Only these blocks, each scanned once however often it is named; all of them by default. */
+  readonly blocks?: readonly Uint8Array[];
+  /** Given if the queries are open ones. */
+  readonly open?: OpenSearch;
+  /**
+   * In a cluster: leave out shards that no node answers for, instead of failing. Whatever else a
+   * store cannot answer is an error all the same.
+   */
+  readonly partial?: boolean;
+}
+
+/** Lets a store answer open queries: it expands them, and packs responses of several blocks. */
+export interface OpenSearch {
+  /** The lists that hold the evaluation keys of the collection, by id. */
+  readonly evaluation: readonly Uint8Array[];
+  /** The lists that hold those of single devices, by id, for queries under keys of their own. */
+  readonly devices: readonly Uint8Array[];
+  /** Questions of the inbox, by number: their queries are searched for as well, after the others. */
+  readonly inbox: readonly number[];
+}
+
+export interface SearchRequest extends Searched {
   /**
    * Encoded queries, each answered by the blocks of its key. When all is answered, the caller may
    * use their memory again: copy what you keep.
    */
   readonly queries: readonly Uint8Array[];
-  /** Questions of the inbox, by number: their queries are searched for as well, after these. */
-  readonly inbox?: readonly number[];
-  /** Only these blocks, each scanned once however often it is named; all of them by default. */
-  readonly blocks?: readonly Uint8Array[];
-  /**
-   * The lists that hold evaluation keys for the queries, by id, where these are open queries: the
-   * store expands them, and packs the responses of several blocks into one.
-   */
-  readonly evaluation?: readonly Uint8Array[];
-  /**
-   * Of those, the lists that are needed besides, by id, where queries are of devices with keys of
-   * their own: one for each device.
-   */
-  readonly devices?: readonly Uint8Array[];
-  /**
-   * Of a cluster: leave out shards that no node answers for, instead of failing. What else a store
-   * cannot answer is an error all the same.
-   */
-  readonly partial?: boolean;
+}
+
+/** One shard in a search of several. */
+export interface SearchedShard extends Searched {
+  readonly name: string;
+  /** Which state has this version. Unknown for some of the past: then a replica must be later. */
+  readonly state?: string;
+  /** Lists with evaluation keys that this shard must have. The node that searches reads them there. */
+  readonly lists?: readonly Uint8Array[];
 }
 
 /** How many shards of a cluster a partial search asked, and what became of them. */

@@ -12,10 +12,14 @@ import {
   decodeError,
   decodeInfo,
   decodeMessage,
+  decodeSearch,
+  decodeShardSearch,
   encodeCommit,
   encodeError,
   encodeInfo,
   encodeMessage,
+  encodeSearch,
+  encodeShardSearch,
   ITEM_KIND,
   isCollectionName,
   isLoopback,
@@ -25,6 +29,9 @@ import {
   printable,
   readItemGroups,
   readItems,
+  SEARCH_PARTS,
+  type SearchHead,
+  type ShardSearchHead,
   unpackIds,
 } from './wire.ts';
 
@@ -233,6 +240,52 @@ it('a commit that deletes too much, lacks a part, or whose ids do not fit, is re
   assert.throws(() => decode([empty, empty, new Uint8Array(BLOCK_ID_BYTES - 1), empty]), malformed);
   for (let n = 0; n < COMMIT_PARTS; n++) assert.throws(() => decode(new Array(n).fill(empty)), malformed);
   assert.doesNotThrow(() => decode(new Array(COMMIT_PARTS).fill(empty)));
+});
+
+const searched = {
+  version: fc.nat(),
+  blocks: fc.array(id(BLOCK_ID_BYTES), { maxLength: 4 }),
+  partial: fc.constant(true),
+};
+const lists = fc.array(id(LIST_ID_BYTES), { maxLength: 4 });
+const open = fc.record({ evaluation: lists, devices: lists, inbox: fc.array(fc.nat()) }, { noNullPrototype: true });
+const queries = fc.array(bytes, { maxLength: 4 });
+
+it('a search comes back as it went, of one collection and of several shards', () => {
+  const requiring = (requiredKeys: string[]) => ({ noNullPrototype: true, requiredKeys }) as never;
+  const requests = fc.record({ ...searched, open, queries }, requiring(['version', 'queries']));
+  const through = ({ head, parts }: Message<object>) => decodeMessage(encodeMessage(head, parts));
+  fc.assert(
+    fc.property(requests, (request) => {
+      assert.deepEqual(decodeSearch(through(encodeSearch(request)) as Message<SearchHead>), request);
+    }),
+  );
+  const shards = fc.array(
+    fc.record({ ...searched, name: fc.string(), state: fc.string(), lists }, requiring(['version', 'name'])),
+    { minLength: 1, maxLength: 4 },
+  );
+  fc.assert(
+    fc.property(shards, fc.option(open, { nil: undefined }), queries, (all, keys, queries) => {
+      const shards = all.map((shard) => ({ ...shard, ...(keys ? { open: keys } : {}) }));
+      const message = through(encodeShardSearch(shards, queries)) as Message<ShardSearchHead>;
+      assert.deepEqual(decodeShardSearch(message), { shards, queries });
+    }),
+  );
+});
+
+it('a search that lacks ids, or whose ids do not fit, is refused', () => {
+  const full = new Uint8Array(LIST_ID_BYTES);
+  const decode = (parts: readonly Uint8Array[]) =>
+    decodeSearch({ head: { version: 1, some: true, open: { inbox: [] } }, parts });
+  for (let n = 0; n < SEARCH_PARTS; n++) assert.throws(() => decode(new Array(n).fill(full)), malformed);
+  assert.deepEqual(decode(new Array(SEARCH_PARTS).fill(full)).queries, []);
+  for (const at of [0, 1, 2]) {
+    const parts = new Array(SEARCH_PARTS).fill(full).with(at, full.subarray(1));
+    assert.throws(() => decode(parts), malformed);
+  }
+  const head = { shards: [{ name: 'x', version: 1, lists: true }], open: { inbox: [] } };
+  for (let n = 0; n < 3; n++)
+    assert.throws(() => decodeShardSearch({ head, parts: new Array(n).fill(full) }), malformed);
 });
 
 it('a collection name is what paths and URLs can carry', () => {

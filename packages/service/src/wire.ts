@@ -21,6 +21,10 @@ import {
   type InboxItem,
   LIST_ID_BYTES,
   type Many,
+  type OpenSearch,
+  type Searched,
+  type SearchedShard,
+  type SearchRequest,
 } from './service.ts';
 
 export const OCTETS = 'application/octet-stream';
@@ -77,18 +81,22 @@ export interface CommitHead {
 }
 
 /**
- * Followed by the ids of the blocks, where only some are meant, by the ids of lists of evaluation
- * keys, where queries are open, by those of single devices, where some have keys of their own, and
- * by the queries.
+ * Followed by the ids of the blocks, with `some`; by those of the lists of evaluation keys, of the
+ * collection and of single devices, with `open`; and by the queries.
  */
-export interface SearchHead {
-  readonly version: number;
+export interface SearchHead extends Omit<Searched, 'blocks' | 'open'> {
   readonly some?: boolean;
-  /** Numbers of questions in the inbox. */
-  readonly inbox?: readonly number[];
-  readonly evaluation?: boolean;
-  readonly devices?: boolean;
-  readonly partial?: boolean;
+  readonly open?: Pick<OpenSearch, 'inbox'>;
+}
+
+/**
+ * Followed by the ids of the blocks and of the lists of each shard, with `some` and `lists`; by
+ * those of `open`, which is the same for all; and by the queries.
+ */
+export interface ShardSearchHead {
+  readonly shards: readonly (Omit<SearchHead, 'open'> &
+    Pick<SearchedShard, 'name' | 'state'> & { readonly lists?: boolean })[];
+  readonly open?: Pick<OpenSearch, 'inbox'>;
 }
 
 export interface Message<Head> {
@@ -251,6 +259,91 @@ function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
   if (ids.length > MAX_REMOVED)
     throw new HersError('TOO_LARGE', `a change deletes or drops ${MAX_REMOVED} at most, not ${ids.length}`);
   return ids;
+}
+
+// — searches —
+
+type Packed = [ids: readonly Uint8Array[] | undefined, bytes: number, what: string];
+/** Turns packed ids into ids. */
+type Unpack = (bytes: Uint8Array, length: number, what: string) => Uint8Array[];
+
+const blockIds = (ids: Searched['blocks']): Packed => [ids, BLOCK_ID_BYTES, 'a block id'];
+const listIds = (ids: readonly Uint8Array[] | undefined): Packed => [ids, LIST_ID_BYTES, 'a list id'];
+const openIds = (open: OpenSearch | undefined) => [listIds(open?.evaluation), listIds(open?.devices)];
+const openHead = (open: OpenSearch | undefined) => (open ? { open: { inbox: open.inbox } } : {});
+
+const packed = (all: readonly Packed[]) =>
+  all.flatMap(([ids, bytes, what]) => (ids ? [packIds(ids, bytes, what)] : []));
+
+export function encodeSearch({ queries, blocks, open, ...rest }: SearchRequest): Message<SearchHead> {
+  const head = { ...rest, ...(blocks ? { some: true } : {}), ...openHead(open) };
+  return { head, parts: [...packed([blockIds(blocks), ...openIds(open)]), ...queries] };
+}
+
+/** The most parts that follow the head of a search, besides its queries. */
+export const SEARCH_PARTS = 3;
+
+/** Decodes a search from a message whose head was checked. MALFORMED when it lacks a part. */
+export function decodeSearch({ head, parts }: Message<SearchHead>, unpack: Unpack = unpackIds): SearchRequest {
+  const { some, open, ...rest } = head;
+  const named = new NamedIds(parts, unpack);
+  return {
+    ...rest,
+    ...(some ? { blocks: named.take(blockIds([])) } : {}),
+    ...named.open(open),
+    queries: named.rest,
+  };
+}
+
+/** Encodes a search of several shards, which have the same `open`. */
+export function encodeShardSearch(
+  shards: readonly SearchedShard[],
+  queries: readonly Uint8Array[],
+): Message<ShardSearchHead> {
+  const open = shards[0]?.open;
+  const heads = shards.map(({ blocks, lists, open: _, ...rest }) => ({
+    ...rest,
+    ...(blocks ? { some: true } : {}),
+    ...(lists ? { lists: true } : {}),
+  }));
+  const ids = packed([...shards.flatMap(({ blocks, lists }) => [blockIds(blocks), listIds(lists)]), ...openIds(open)]);
+  return { head: { shards: heads, ...openHead(open) }, parts: [...ids, ...queries] };
+}
+
+export function decodeShardSearch(
+  { head, parts }: Message<ShardSearchHead>,
+  unpack: Unpack = unpackIds,
+): { readonly shards: readonly SearchedShard[]; readonly queries: readonly Uint8Array[] } {
+  const named = new NamedIds(parts, unpack);
+  const each = head.shards.map(({ some, lists, ...rest }) => ({
+    ...rest,
+    ...(some ? { blocks: named.take(blockIds([])) } : {}),
+    ...(lists ? { lists: named.take(listIds([])) } : {}),
+  }));
+  const open = named.open(head.open);
+  return { shards: each.map((shard) => ({ ...shard, ...open })), queries: named.rest };
+}
+
+/** Takes the parts of a search, one after the other. */
+class NamedIds {
+  readonly rest: Uint8Array[];
+  readonly #unpack: Unpack;
+
+  constructor(parts: readonly Uint8Array[], unpack: Unpack) {
+    this.rest = [...parts];
+    this.#unpack = unpack;
+  }
+
+  take([, bytes, what]: Packed): Uint8Array[] {
+    const part = this.rest.shift();
+    if (!part) throw new HersError('MALFORMED', 'this search lacks the ids of blocks or lists');
+    return this.#unpack(part, bytes, what);
+  }
+
+  open(head: SearchHead['open']): Pick<Searched, 'open'> {
+    if (!head) return {};
+    return { open: { evaluation: this.take(listIds([])), devices: this.take(listIds([])), inbox: head.inbox } };
+  }
 }
 
 // — items —

@@ -5,8 +5,16 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
-import { type Block, type ErrorCode, encodeBlock, encodeQuery, HersError, peekQuery, type Query } from '@hers/scheme';
-import { peekAnyResponse } from '@hers/scheme/open';
+import {
+  type Block,
+  type ErrorCode,
+  encodeBlock,
+  encodeQuery,
+  HersError,
+  peekAnyResponse,
+  peekQuery,
+  type Query,
+} from '@hers/scheme';
 import type { EnvelopeHead } from '../src/envelope.ts';
 import { freeBytes } from '../src/frames.ts';
 import { decodeSections, encodeSections, type Partitions, type Section, SHARED } from '../src/partitions.ts';
@@ -532,8 +540,9 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       const blocks = Array.from({ length: 11 }, (_, i) => open.block(1 + 7 * i));
       await model.addBlocks(...blocks, model.samples.block());
       const evaluation = open.pieces.map(listId);
+      const searchOf = (lists: readonly Uint8Array[]) => ({ open: { evaluation: lists, devices: [], inbox: [] } });
       const search = (queries: readonly Uint8Array[], rest: object = {}) =>
-        service.search('faces', { version: model.version, queries, evaluation, ...rest });
+        service.search('faces', { version: model.version, queries, ...searchOf(evaluation), ...rest });
       const checkAnswer = async (queries: readonly Uint8Array[], wanted: readonly Block[], rest: object = {}) => {
         const answered: string[] = [];
         for await (const response of search(queries, rest)) {
@@ -563,24 +572,26 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
       const [first, ...others] = evaluation;
       const refused = (rest: object, ...codes: [ErrorCode, ...ErrorCode[]]) =>
         assert.rejects(drain(search([open.query()], rest)), fails(...codes));
-      await refused({ evaluation: undefined }, 'INVALID_ARGUMENT');
-      await refused({ evaluation: [] }, 'INVALID_ARGUMENT');
-      await refused({ evaluation: others }, 'KEY_MISMATCH');
-      await refused({ evaluation: [...evaluation, listId(text('another'))] }, 'NOT_FOUND');
-      await refused({ evaluation: [first, first] }, 'INVALID_ARGUMENT');
-      await refused({ evaluation: [first.subarray(1)] }, 'INVALID_ARGUMENT', 'MALFORMED');
+      await refused({ open: undefined }, 'MALFORMED');
+      await refused(searchOf([]), 'INVALID_ARGUMENT');
+      await refused(searchOf(others), 'KEY_MISMATCH');
+      await refused(searchOf([...evaluation, listId(text('another'))]), 'NOT_FOUND');
+      await refused(searchOf([first, first]), 'INVALID_ARGUMENT');
+      await refused(searchOf([first.subarray(1)]), 'INVALID_ARGUMENT', 'MALFORMED');
       const other = new OpenSamples();
       await model.addLists(...other.pieces, text('no evaluation key'));
-      await refused({ evaluation: other.pieces.map(listId) }, 'KEY_MISMATCH');
-      await refused({ evaluation: [listId(text('no evaluation key'))] }, 'MALFORMED');
+      await refused(searchOf(other.pieces.map(listId)), 'KEY_MISMATCH');
+      await refused(searchOf([listId(text('no evaluation key'))]), 'MALFORMED');
       // Those of two keys, as while one is rotated.
-      await checkAnswer([open.query()], blocks, { evaluation: [...evaluation, ...other.pieces.map(listId)] });
+      await checkAnswer([open.query()], blocks, searchOf([...evaluation, ...other.pieces.map(listId)]));
       const bad = Uint8Array.from(open.query(), (byte, i) => (i === 90 ? byte ^ 1 : byte));
       await assert.rejects(drain(search([bad])), fails('DAMAGED', 'MALFORMED'));
       const plain = model.samples.query({
         ...{ set: open.plan.parameters.name, width: open.plan.width, keyId: open.key.keyId },
       });
-      await assert.rejects(drain(search([encodeQuery(plain)])), fails('BLOCK_MISMATCH'));
+      await assert.rejects(drain(search([encodeQuery(plain)])), fails('MALFORMED'));
+      const whole = service.search('faces', { version: model.version, queries: [encodeQuery(plain)] });
+      await assert.rejects(drain(whole), fails('BLOCK_MISMATCH'));
       await model.commit({ droppedLists: [first] });
       model.lists.delete(hex(first));
       await refused({}, 'NOT_FOUND');
@@ -1101,23 +1112,27 @@ export function conformance(name: string, open: () => Promise<Opened>): void {
     test('a question in the inbox is searched for by its number', async (service) => {
       const model = await Model.create(service);
       await model.fill();
-      const { samples } = model;
+      const open = new OpenSamples();
+      await model.addLists(...open.pieces);
+      await model.addBlocks(open.block());
       const { id } = await service.getCollection('faces');
-      const [query, asked] = [samples.query(), samples.query()];
-      const nonce = () => samples.id();
-      const body = encodeQuery(asked);
+      const [query, body] = [open.query(), open.query()];
+      const nonce = () => model.samples.id();
       const number = await service.post('faces', sampleEnvelope({ collection: id, nonce: nonce(), body }));
       const enrolment = { collection: id, nonce: nonce(), body, kind: 'enrolment' } as const;
       const other = await service.post('faces', sampleEnvelope(enrolment));
       const { version } = await service.getManifest('faces');
-      const found = service.search('faces', { version, queries: [encodeQuery(query)], inbox: [number] });
-      const expected = expectedResponses(model.blocks.values(), [query, asked]);
-      assert.deepEqual(sorted(await Array.fromAsync(found)), sorted(expected));
-      for (const none of [other, 77])
-        await assert.rejects(
-          drain(service.search('faces', { version, queries: [], inbox: [none] })),
-          fails('NOT_FOUND'),
-        );
+      const search = (queries: readonly Uint8Array[], inbox: readonly number[]) =>
+        service.search('faces', { version, queries, open: { ...about, inbox } });
+      const about = { evaluation: open.pieces.map(listId), devices: [] };
+      const answers = await Array.fromAsync(search([query], [number]));
+      const asked = [query, body].map((each) => hex(peekQuery(each).queryId));
+      assert.deepEqual(answers.map((response) => hex(peekAnyResponse(response).queryId)).sort(), asked.sort());
+      for (const response of answers) {
+        const of = hex(peekAnyResponse(response).queryId) === hex(peekQuery(query).queryId) ? query : body;
+        assert.equal(hex(response), hex(open.expected(of, model.blocks, response)));
+      }
+      for (const none of [other, 77]) await assert.rejects(drain(search([], [none])), fails('NOT_FOUND'));
     });
 
     test('after close, everything is CLOSED', async (service) => {

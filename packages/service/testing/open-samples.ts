@@ -1,7 +1,7 @@
 // A small collection with open queries, with its keys: what a store must answer to them, computed
 // by the scheme's own slow code. For tests.
 
-import { type Block, blockMatrix, decodeBlock, HersError, type Plan } from '@hers/scheme';
+import { type Block, blockMatrix, decodeBlock, HersError, type Plan, peekAnyResponse } from '@hers/scheme';
 import {
   decodeEvaluation,
   decodeOpenQuery,
@@ -10,7 +10,6 @@ import {
   evaluationKeys,
   type OpenPlan,
   openPlan,
-  peekAnyResponse,
 } from '@hers/scheme/open';
 import { type CollectionKey, encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';

@@ -4,21 +4,21 @@
 import { randomBytes } from 'node:crypto';
 import type { Kernel } from '@hers/scan';
 import { type CollectionInfo, decodeSections, HersError, type Partitions } from '@hers/service';
+import { hex } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { SerialQueue } from './base/serial-queue.ts';
 import type { Assembler } from './blocks/assembler.ts';
 import { Source, type StoredBlock, storedBlock } from './blocks/source.ts';
-import { hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import type { JournalPart } from './catalogue/journal.ts';
 import { RecordIndex } from './catalogue/record-index.ts';
 import { type BlockRow, Tables } from './catalogue/tables.ts';
 import type { Evaluators } from './evaluation/evaluator.ts';
-import { fault } from './faults.ts';
 import type { Disk } from './files/disk.ts';
 import { BLOCKS, blockPath, packPath, SEGMENTS, VAULT } from './files/layout.ts';
 import { clearSetAside } from './files/lost-and-found.ts';
 import { Vault } from './files/vault.ts';
 import { Past } from './past.ts';
-import { SerialQueue } from './serial-queue.ts';
 import { type ShardState, Stages, stateOf } from './stages.ts';
 
 /** What all collections of a folder share. */

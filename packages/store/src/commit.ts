@@ -18,14 +18,14 @@ import {
   type StageId,
   withOtherSections,
 } from '@hers/service';
+import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { Holding } from './base/holding.ts';
 import type { StoredBlock } from './blocks/source.ts';
-import { checkBytes, checkLength, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
-import { fault } from './faults.ts';
 import { DELETED, decodePlace, encodePlace } from './files/entry.ts';
 import { ROW_BYTES } from './files/vault.ts';
-import { Holding } from './holding.ts';
 import { readLists, readRecords } from './reading.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
 import { decodeShardChange, encodeShardChange, type ShardChange, type StagedChange, stagesOf } from './stages.ts';

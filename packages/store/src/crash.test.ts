@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { checkFolder, crashCampaign, runChild, withFolder } from '../testing/crash.ts';
 import { PARTITIONED, Script } from '../testing/crash-script.ts';
-import { FAULT_POINTS } from './faults.ts';
+import { FAULT_POINTS } from './base/faults.ts';
 
 const STEPS = 16;
 const SHARE = 0.3;

@@ -24,7 +24,7 @@ import { HersError, type SealedRecord, type Service } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { withFolder } from '../testing/crash.ts';
 import { checkHolds, type Expected, Script } from '../testing/crash-script.ts';
-import { hex } from './bytes.ts';
+import { hex } from './base/bytes.ts';
 import { mendProofs } from './catalogue/catalogue-writer.ts';
 import { readJournal } from './catalogue/journal.ts';
 import { Disk } from './files/disk.ts';

@@ -18,8 +18,8 @@ import type { Block } from '@hers/scheme';
 import { HersError, type SealedRecord } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { withFolder } from '../testing/crash.ts';
-import { hex } from './bytes.ts';
-import { storageError } from './storage-errors.ts';
+import { hex } from './base/bytes.ts';
+import { storageError } from './base/storage-errors.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();

@@ -12,10 +12,10 @@ import {
   type PostOptions,
   questionIn,
 } from '@hers/service';
-import { sameBytes } from './bytes.ts';
+import { sameBytes } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
 import type { Tables } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
-import { fault } from './faults.ts';
 
 /** Read at a time. */
 const PAGE = 16;

@@ -3,12 +3,12 @@
 // again.
 
 import { type CallOptions, eitherSignal, HersError } from '@hers/service';
+import { damaged, storageError } from './base/storage-errors.ts';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import type { WritableCatalogue } from './catalogue/catalogue-writer.ts';
-import { CATALOGUE } from './catalogue/proof.ts';
 import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
 import { PinnedDisk } from './files/disk.ts';
-import { damaged, storageError } from './storage-errors.ts';
+import { CATALOGUE } from './files/layout.ts';
 import { Upkeep } from './upkeep.ts';
 
 export interface OpenCollection {

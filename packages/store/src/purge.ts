@@ -2,18 +2,18 @@
 // and the catalogue's own files.
 
 import { HANDLE_BYTES } from '@hers/service';
-import { compact } from './blocks/compaction.ts';
-import { sha256 } from './bytes.ts';
+import { sha256 } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { pausing } from './base/serial-queue.ts';
+import { damaged } from './base/storage-errors.ts';
 import type { Tables } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
-import { fault } from './faults.ts';
+import { compact } from './compaction.ts';
 import { decodePlace, type Entry, LIST, PACK_HEADER_BYTES, type Place, RECORD } from './files/entry.ts';
 import { VAULT } from './files/layout.ts';
 import { clearSetAside, type Tail } from './files/lost-and-found.ts';
 import { Batch, ROW_BYTES, type VaultReader } from './files/vault.ts';
-import { pausing } from './serial-queue.ts';
 import { expireStages } from './staging.ts';
-import { damaged } from './storage-errors.ts';
 
 /**
  * Bytes copied per transaction of the catalogue: this bounds memory and the length of a

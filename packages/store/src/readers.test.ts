@@ -17,7 +17,7 @@ import { HersError } from '@hers/service';
 import { encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { checkFolder, runChild, withFolder } from '../testing/crash.ts';
 import { checkHolds, type Expected, inSnapshot, Script } from '../testing/crash-script.ts';
-import { hex } from './bytes.ts';
+import { hex } from './base/bytes.ts';
 import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();

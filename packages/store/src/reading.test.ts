@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { HersError } from '@hers/service';
 import { Samples } from '@hers/service/samples';
-import { handleKey } from './bytes.ts';
+import { handleKey } from './base/bytes.ts';
 import type { Collection } from './collection.ts';
 import { type Place, RECORD } from './files/entry.ts';
 import { readLists, readRecords } from './reading.ts';

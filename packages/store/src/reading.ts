@@ -10,13 +10,13 @@ import {
   LIST_ID_BYTES,
   type SealedRecord,
 } from '@hers/service';
+import { checkBytes, handleKey, hex, sameBytes, sha256 } from './base/bytes.ts';
+import { Holding } from './base/holding.ts';
+import { damaged } from './base/storage-errors.ts';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
-import { checkBytes, handleKey, hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { decodePlace, type Place } from './files/entry.ts';
 import type { Vault, VaultReader } from './files/vault.ts';
-import { Holding } from './holding.ts';
-import { damaged } from './storage-errors.ts';
 
 /**
  * Looked up and read together: this many entries, or fewer if they exceed this many bytes, but at

@@ -3,14 +3,14 @@
 
 import { type Block, decodeBlock } from '@hers/scheme';
 import { HANDLE_BYTES, HersError, type Many, unframe } from '@hers/service';
+import { hex, sameBytes, sha256 } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { Holding } from './base/holding.ts';
 import { MAX_BLOCK_BYTES } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/source.ts';
-import { hex, sameBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { fault } from './faults.ts';
 import { decodePlace, LIST, MAX_CONTENT, RECORD } from './files/entry.ts';
 import { Batch, CHUNK_BYTES, ROW_BYTES } from './files/vault.ts';
-import { Holding } from './holding.ts';
 import { decodeSnapshotHeader, HashedStream, MAX_FRAME_BYTES, PART, type SnapshotHeader } from './snapshot.ts';
 
 /** Entries written per transaction of the catalogue, and memory per entry, however short it is. */

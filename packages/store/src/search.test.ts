@@ -7,7 +7,7 @@ import type { Query } from '@hers/scheme';
 import type { KeptResponses } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { withFolder } from '../testing/crash.ts';
-import { hex } from './bytes.ts';
+import { hex } from './base/bytes.ts';
 import { openStore } from './store.ts';
 
 /** Keeps the responses of each query in memory, in the order of the handles and of their blocks. */

@@ -1,41 +1,37 @@
 // Scans a collection as it was when the search began.
 
-import { batchesOf, type Kernel, type ScanResult, type SegmentHandle } from '@hers/scan';
+import { batchesOf, type Kernel, type SegmentHandle } from '@hers/scan';
 import { decodeQuery, type Query } from '@hers/scheme';
-import { decodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery, scannedQuery } from '@hers/scheme/open';
-import { checkBlocks, HersError, type SearchCallOptions, type SearchRequest } from '@hers/service';
+import { checkBlocks, HersError, type SearchCallOptions, type Searched, type SearchRequest } from '@hers/service';
+import { checkBytes, hex } from './base/bytes.ts';
+import { storageError } from './base/storage-errors.ts';
 import type { Source, StoredBlock } from './blocks/source.ts';
-import { checkBytes, hex } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import {
-  type DevicePieces,
-  deviceName,
-  type LoadedKeys,
-  type ReadLists,
-  readDevicePieces,
-} from './evaluation/evaluator.ts';
-import { storageError } from './storage-errors.ts';
-
-/**
- * Open queries that are expanded at the same time, at most, and bytes of their rows unless one has
- * more: at 128 dimensions each takes 4.4 MB. A scan reads the gallery once for all of them.
- */
-const EXPANDED_AT_ONCE = 8;
-const EXPANDED_BYTES = 2 ** 26;
-/** Responses that are being packed while others are scanned. */
-const MOST_PACKING = 8;
-
-/** What is compared with blocks, or is to be expanded before. */
-type AnyQuery = Query | OpenQuery;
-
-const isOpen = (query: AnyQuery): query is OpenQuery => 'device' in query;
+import type { ReadLists } from './evaluation/evaluator.ts';
+import { openStrategy } from './open-search.ts';
 
 /** The queries of one key, and the blocks they are compared with: positions in each file. */
-interface Scan {
-  readonly queries: readonly AnyQuery[];
+export interface Scan<Q> {
+  readonly queries: readonly Q[];
   /** Their numbers in the request. */
   readonly numbers: readonly number[];
   readonly blocks: ReadonlyMap<Source, ReadonlySet<number>>;
+}
+
+export type Positions = ReadonlyMap<SegmentHandle, ReadonlySet<number>>;
+
+/** Encoded responses as they become ready, those that do so together in one piece. */
+type Responses = AsyncGenerator<readonly Uint8Array[]>;
+
+/** What is compared with blocks, or expanded before. */
+type Comparable = Pick<Query, 'keyId' | 'width' | 'galleryScale' | 'parameters'>;
+
+/** How queries are read and answered: as they come, or expanded (open-search.ts). */
+export interface Strategy<Q extends Comparable> {
+  decode(encoded: Uint8Array): Q;
+  /** Called once, before anything is scanned. */
+  begin?(): Promise<void>;
+  answer(kernel: Kernel, scan: Scan<Q>, positions: Positions): Responses;
 }
 
 function wantedBlocks(
@@ -53,40 +49,32 @@ function wantedBlocks(
   return wanted;
 }
 
-function checkPlan(block: StoredBlock, query: AnyQuery): void {
+function checkPlan(block: StoredBlock, query: Comparable): void {
   if (
-    isOpen(query) !== (query.parameters.evaluation !== undefined) ||
     block.parametersId !== query.parameters.id ||
     block.width !== query.width ||
     block.galleryScale !== query.galleryScale
   )
-    throw new HersError('BLOCK_MISMATCH', 'a query was made under another plan than the blocks of its key');
+    throw otherPlan();
 }
 
-interface KeyQueries {
-  readonly queries: AnyQuery[];
-  readonly numbers: number[];
-}
+const otherPlan = () =>
+  new HersError('BLOCK_MISMATCH', 'a query was made under another plan than the blocks of its key');
 
-function scansOf(wanted: Iterable<StoredBlock>, encodedQueries: readonly Uint8Array[]): Scan[] {
-  const byKey = new Map<string, KeyQueries>();
-  for (const [number, encoded] of encodedQueries.entries()) {
-    const query = isOpenQuery(encoded) ? decodeOpenQuery(encoded) : decodeQuery(encoded);
-    const keyId = hex(query.keyId);
-    const { queries, numbers } = byKey.get(keyId) ?? { queries: [], numbers: [] };
-    byKey.set(keyId, { queries, numbers });
-    queries.push(query);
-    numbers.push(number);
-  }
-  const scans = new Map<string, KeyQueries & { readonly blocks: Map<Source, Set<number>> }>();
+function scansOf<Q extends Comparable>(wanted: Iterable<StoredBlock>, queries: readonly Q[]): Scan<Q>[] {
+  const byKey = Map.groupBy(queries.entries(), ([, { keyId }]) => hex(keyId));
+  const scans = new Map<string, Scan<Q> & { readonly blocks: Map<Source, Set<number>> }>();
   // One plan for all blocks of a kind, and most follow another one of the same kind.
   let last: { readonly kind: string; readonly blocks: Map<Source, Set<number>> | undefined } | undefined;
   let positions: { readonly source: Source; readonly numbers: Set<number> } | undefined;
   for (const block of wanted) {
     if (last?.kind !== block.kind) {
       const asked = byKey.get(block.keyId);
-      for (const query of asked?.queries ?? []) checkPlan(block, query);
-      if (asked && !scans.has(block.keyId)) scans.set(block.keyId, { ...asked, blocks: new Map() });
+      for (const [, query] of asked ?? []) checkPlan(block, query);
+      if (asked && !scans.has(block.keyId)) {
+        const [queries, numbers] = [asked.map(([, query]) => query), asked.map(([number]) => number)];
+        scans.set(block.keyId, { queries, numbers, blocks: new Map() });
+      }
       last = { kind: block.kind, blocks: scans.get(block.keyId)?.blocks };
       positions = undefined;
     }
@@ -100,20 +88,8 @@ function scansOf(wanted: Iterable<StoredBlock>, encodedQueries: readonly Uint8Ar
   return [...scans.values()];
 }
 
-/** Which responses count, in the order of the handles and their blocks, unless all do. */
-function onlyThese(positions: ReadonlyMap<SegmentHandle, ReadonlySet<number>>): Uint32Array | undefined {
-  if ([...positions].every(([{ header }, wanted]) => wanted.size === header.blocks.length)) return undefined;
-  const only: number[] = [];
-  let first = 0;
-  for (const [{ header }, wanted] of positions) {
-    for (const position of wanted) only.push(first + position);
-    first += header.blocks.length;
-  }
-  return Uint32Array.from(only);
-}
-
 /** The blocks that a search is about, if the collection has that version. */
-function blocksOf(collection: Collection, request: Omit<SearchRequest, 'queries'>): Iterable<StoredBlock> {
+function blocksOf(collection: Collection, request: Searched): Iterable<StoredBlock> {
   const { version } = collection;
   const blocks =
     request.version === version
@@ -124,16 +100,13 @@ function blocksOf(collection: Collection, request: Omit<SearchRequest, 'queries'
   return wantedBlocks(blocks, request.blocks);
 }
 
-/**
- * Encoded responses as they become ready, those that do so together in one piece; copies, unless
- * the caller accepts views.
- */
+/** Answers queries by the blocks of their keys; with copies, unless the caller accepts views. */
 export function searchCollection(
   collection: Collection,
   request: SearchRequest,
   signal: AbortSignal,
   options: SearchCallOptions = {},
-): AsyncGenerator<readonly Uint8Array[]> {
+): Responses {
   return searchCollections([{ ...request, collection }], request.queries, signal, options);
 }
 
@@ -142,16 +115,29 @@ export function searchCollection(
  * gives lists with evaluation keys that are not in the first of them.
  */
 export async function* searchCollections(
-  searched: readonly (Omit<SearchRequest, 'queries'> & { readonly collection: Collection })[],
-  encodedQueries: readonly Uint8Array[],
+  searched: readonly (Searched & { readonly collection: Collection })[],
+  encoded: readonly Uint8Array[],
   signal: AbortSignal,
-  { views = false, keep, partitions }: SearchCallOptions = {},
+  options: SearchCallOptions = {},
   read?: ReadLists,
-): AsyncGenerator<readonly Uint8Array[]> {
+): Responses {
+  const [{ collection, open }] = searched;
+  yield* open
+    ? scanWith(openStrategy(collection, open, encoded, signal, read), searched, encoded, signal, options)
+    : scanWith(sealedStrategy(signal, options), searched, encoded, signal, options);
+}
+
+async function* scanWith<Q extends Comparable>(
+  strategy: Strategy<Q>,
+  searched: readonly (Searched & { readonly collection: Collection })[],
+  encoded: readonly Uint8Array[],
+  signal: AbortSignal,
+  { partitions }: SearchCallOptions,
+): Responses {
   for (const { blocks } of searched) checkBlocks(partitions, blocks);
-  const [{ collection, evaluation, devices = [] }] = searched;
+  const [{ collection }] = searched;
   const wanted = searched.map((each) => blocksOf(each.collection, each));
-  const scans = scansOf(concatenated(wanted), encodedQueries);
+  const scans = scansOf(concatenated(wanted), encoded.map(strategy.decode));
   const held: Source[] = [];
   try {
     // All at once, before any `await`: from here on no source of the search can disappear.
@@ -165,27 +151,26 @@ export async function* searchCollections(
     const loaded = await Promise.allSettled(loading.flat());
     for (const result of loaded) if (result.status === 'rejected') throw result.reason;
     const kernel = await collection.folder.kernel();
-    const pieces = await readDevicePieces(collection, devices, signal, read);
-    for (const [index, { queries: all, numbers }] of scans.entries()) {
-      const positions: Positions = new Map(await Promise.all(loading[index]));
-      if (all.some(isOpen)) {
-        const open = numbers.map((number) => encodedQueries[number]);
-        yield* collection.folder.evaluators.using(collection, evaluation ?? [], signal, read, (keys) =>
-          scanOpen(kernel, keys, all as readonly OpenQuery[], open, pieces, positions, signal),
-        );
-        continue;
-      }
-      const queries = all as readonly Query[];
-      const kept = keep && (await kernel.keep?.([...positions.keys()], queries, { signal }));
-      if (keep && kept) {
-        try {
-          const { handle, device } = kept;
-          await keep({ handle, device, queries: numbers, only: onlyThese(positions) });
-        } finally {
-          kept.forget();
-        }
-        continue;
-      }
+    await strategy.begin?.();
+    for (const [index, scan] of scans.entries())
+      yield* strategy.answer(kernel, scan, new Map(await Promise.all(loading[index])));
+  } catch (error) {
+    if (error instanceof HersError && error.code === 'DAMAGED') for (const source of held) source.distrust();
+    throw signal.aborted ? signal.reason : storageError(error, collection.name);
+  } finally {
+    for (const source of held) source.release();
+  }
+}
+
+function sealedStrategy(signal: AbortSignal, { views = false, keep }: SearchCallOptions): Strategy<Query> {
+  return {
+    decode(encoded) {
+      const query = decodeQuery(encoded);
+      if (query.parameters.evaluation !== undefined) throw otherPlan();
+      return query;
+    },
+    async *answer(kernel, { queries, numbers }, positions) {
+      if (keep && (await keepResponses(kernel, keep, queries, numbers, positions, signal))) return;
       const scanning = { signal, passing: views === 'passing' };
       for await (const batch of batchesOf(kernel, [...positions.keys()], queries, scanning)) {
         const responses: Uint8Array[] = [];
@@ -195,78 +180,40 @@ export async function* searchCollections(
         if (responses.length > 0) yield responses;
         signal.throwIfAborted();
       }
-    }
-  } catch (error) {
-    if (error instanceof HersError && error.code === 'DAMAGED') for (const source of held) source.distrust();
-    throw signal.aborted ? signal.reason : storageError(error, collection.name);
-  } finally {
-    for (const source of held) source.release();
-  }
+    },
+  };
 }
 
-type Positions = ReadonlyMap<SegmentHandle, ReadonlySet<number>>;
-
-/** Expands queries of one key, scans with them, and packs what counts, eight blocks at a time. */
-async function* scanOpen(
+/** Leaves the responses where the kernel makes them, if it can; returns whether it did. */
+async function keepResponses(
   kernel: Kernel,
-  keys: LoadedKeys,
-  queries: readonly OpenQuery[],
-  encoded: readonly Uint8Array[],
-  pieces: DevicePieces,
+  keep: NonNullable<SearchCallOptions['keep']>,
+  queries: readonly Query[],
+  numbers: readonly number[],
   positions: Positions,
   signal: AbortSignal,
-): AsyncGenerator<readonly Uint8Array[]> {
-  // All of one key, so of one size.
-  const fitting = Math.floor(EXPANDED_BYTES / expandedBytes(encoded[0]));
-  const atOnce = Math.max(1, Math.min(EXPANDED_AT_ONCE, fitting));
-  for (let first = 0; first < queries.length; first += atOnce) {
-    signal.throwIfAborted();
-    const some = queries.slice(first, first + atOnce);
-    const expanding = some.map(({ keyId, device }, i) =>
-      keys.expand(encoded[first + i], pieces.get(deviceName(keyId, device))),
-    );
-    const expanded = (await Promise.allSettled(expanding)).flatMap((each) =>
-      each.status === 'fulfilled' ? [each.value] : [],
-    );
-    try {
-      await Promise.all(expanding);
-      const scanned = some.map((query, i) => scannedQuery(query, expanded[i].rows));
-      yield* packed(kernel.scan([...positions.keys()], scanned, { signal }), positions, some, (i, results) =>
-        keys.pack(expanded[i].number, results),
-      );
-    } finally {
-      for (const { number } of expanded) keys.forget(number);
-    }
+): Promise<boolean> {
+  const kept = await kernel.keep?.([...positions.keys()], queries, { signal });
+  if (!kept) return false;
+  try {
+    const { handle, device } = kept;
+    await keep({ handle, device, queries: numbers, only: onlyThese(positions) });
+  } finally {
+    kept.forget();
   }
+  return true;
 }
 
-/** Responses as they are packed: with those of other blocks to the same query, in any order. */
-async function* packed(
-  results: AsyncIterable<ScanResult>,
-  positions: Positions,
-  queries: readonly OpenQuery[],
-  pack: (query: number, responses: readonly Uint8Array[]) => Promise<Uint8Array>,
-): AsyncGenerator<readonly Uint8Array[]> {
-  const waiting: Uint8Array[][] = queries.map(() => []);
-  const packing: Promise<Uint8Array>[] = [];
-  const begin = (query: number) => {
-    const promise = pack(query, waiting[query].splice(0));
-    promise.catch(() => {}); // reported when it is awaited
-    packing.push(promise);
-  };
-  try {
-    for await (const { handle, block, query, response } of results) {
-      if (!positions.get(handle)!.has(block)) continue;
-      // A view, which stays valid for as long as somebody refers to it.
-      waiting[query].push(response);
-      if (waiting[query].length === queries[query].parameters.evaluation.responses) begin(query);
-      while (packing.length > MOST_PACKING) yield [await packing.shift()!];
-    }
-    for (const [query, left] of waiting.entries()) if (left.length > 0) begin(query);
-    while (packing.length > 0) yield [await packing.shift()!];
-  } finally {
-    await Promise.allSettled(packing);
+/** Which responses count, in the order of the handles and their blocks, unless all do. */
+function onlyThese(positions: Positions): Uint32Array | undefined {
+  if ([...positions].every(([{ header }, wanted]) => wanted.size === header.blocks.length)) return undefined;
+  const only: number[] = [];
+  let first = 0;
+  for (const [{ header }, wanted] of positions) {
+    for (const position of wanted) only.push(first + position);
+    first += header.blocks.length;
   }
+  return Uint32Array.from(only);
 }
 
 function* concatenated(all: readonly Iterable<StoredBlock>[]): Generator<StoredBlock> {

@@ -6,7 +6,7 @@ import { ReferenceKernel } from '@hers/scan';
 import { conformance, heldTo } from '@hers/service/conformance';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { makeFolder, withFolder } from '../testing/crash.ts';
-import { hex } from './bytes.ts';
+import { hex } from './base/bytes.ts';
 import { stateOf } from './stages.ts';
 import { type FolderStore, openStore } from './store.ts';
 

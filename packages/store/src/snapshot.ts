@@ -10,15 +10,15 @@
 
 import { createHash } from 'node:crypto';
 import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many, otherFormat } from '@hers/service';
+import { handleKey, hex, sha256 } from './base/bytes.ts';
+import { Holding } from './base/holding.ts';
+import { pausing } from './base/serial-queue.ts';
+import { damaged } from './base/storage-errors.ts';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import type { StoredBlock } from './blocks/source.ts';
-import { handleKey, hex, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
 import { decodePlace, type Entry, type Place, RECORD } from './files/entry.ts';
 import type { VaultReader } from './files/vault.ts';
-import { Holding } from './holding.ts';
-import { pausing } from './serial-queue.ts';
-import { damaged } from './storage-errors.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
 export const SNAPSHOT_VERSION = 1;

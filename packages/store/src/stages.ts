@@ -24,7 +24,7 @@ import {
   type Partitions,
   type StageId,
 } from '@hers/service';
-import { hex, sha256 } from './bytes.ts';
+import { hex, sha256 } from './base/bytes.ts';
 import type { BlockRow, StageRow, Tables } from './catalogue/tables.ts';
 import { decodePlace, encodePlace, type Place } from './files/entry.ts';
 import { ROW_BYTES } from './files/vault.ts';

@@ -15,14 +15,14 @@ import {
   type SealedRecord,
   type StageId,
 } from '@hers/service';
+import { checkBytes, sha256 } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { Holding } from './base/holding.ts';
 import { MAX_BLOCK_BYTES, readKeptBlock } from './blocks/rebuild.ts';
 import { newBlockRow } from './blocks/source.ts';
-import { checkBytes, sha256 } from './bytes.ts';
 import type { Collection } from './collection.ts';
-import { fault } from './faults.ts';
 import { decodePlace, LIST, RECORD } from './files/entry.ts';
 import { Batch, ROW_BYTES } from './files/vault.ts';
-import { Holding } from './holding.ts';
 import { decodeShardChange, keepStage, type Stage } from './stages.ts';
 
 export async function stageRecords(

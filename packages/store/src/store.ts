@@ -20,24 +20,34 @@ import {
   refuseUnknown,
   type SealedRecord,
   type SearchCallOptions,
+  type SearchedShard,
   type SearchRequest,
   type Service,
   type StageId,
   sectionsOf,
 } from '@hers/service';
+import { checkBytes, checkLength, hex } from './base/bytes.ts';
+import { fault } from './base/faults.ts';
+import { readOnly, storageError } from './base/storage-errors.ts';
 import { Assembler } from './blocks/assembler.ts';
-import { checkBytes, checkLength, hex } from './bytes.ts';
 import type { Catalogue } from './catalogue/catalogue.ts';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import { WritableCatalogue } from './catalogue/catalogue-writer.ts';
 import { JOURNAL } from './catalogue/journal.ts';
-import { CATALOGUE, SUMS } from './catalogue/proof.ts';
 import { Collection, createRow, dropRow, nameRow, noSuchCollection, removeFiles } from './collection.ts';
 import { applyChange, commitChange, prepareChange } from './commit.ts';
 import { Evaluators, type OnLoaded, type ReadLists } from './evaluation/evaluator.ts';
-import { fault } from './faults.ts';
 import { Disk, type Watcher } from './files/disk.ts';
-import { checkFormat, clearFolders, highestNumber, holdsShards, isInUse, makeLayout } from './files/layout.ts';
+import {
+  CATALOGUE,
+  checkFormat,
+  clearFolders,
+  highestNumber,
+  holdsShards,
+  isInUse,
+  makeLayout,
+  SUMS,
+} from './files/layout.ts';
 import { FolderLock, writerNow } from './files/lock.ts';
 import { clearSetAside, listSetAside, type SetAside, SWEEP_MS, sweep, type Tail } from './files/lost-and-found.ts';
 import { keepReserve } from './files/reserve.ts';
@@ -51,7 +61,6 @@ import { searchCollection, searchCollections } from './search.ts';
 import { MAX_DESCRIPTOR_BYTES, MAX_MANIFEST_BYTES, snapshotCollection } from './snapshot.ts';
 import type { ShardChange, ShardState, StagedChange } from './stages.ts';
 import { carryStages, stageBlock, stageList, stageRecords } from './staging.ts';
-import { readOnly, storageError } from './storage-errors.ts';
 import { warn } from './upkeep.ts';
 
 const COLLECTION_ID_BYTES = 16;
@@ -470,11 +479,7 @@ export class FolderStore implements Service {
    * @internal
    */
   searchShards(
-    shards: readonly (Omit<SearchRequest, 'queries'> & {
-      readonly name: string;
-      readonly state?: string;
-      readonly lists?: readonly Uint8Array[];
-    })[],
+    shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
     read?: ReadLists,
@@ -538,10 +543,9 @@ export class FolderStore implements Service {
   search(name: string, request: SearchRequest, options?: SearchCallOptions): AsyncIterable<Uint8Array> {
     return new Grouped(() =>
       this.#collections.stream(name, options, (collection, signal) => {
-        const { inbox = [], ...rest } = request;
-        if (inbox.length === 0) return searchCollection(collection, rest, signal, options);
-        const queries = [...request.queries, ...questionsOf(collection, inbox)];
-        return searchCollection(collection, { ...rest, queries }, signal, options);
+        if (!request.open) return searchCollection(collection, request, signal, options);
+        const queries = [...request.queries, ...questionsOf(collection, request.open.inbox)];
+        return searchCollection(collection, { ...request, queries }, signal, options);
       }),
     );
   }

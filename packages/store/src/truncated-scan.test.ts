@@ -12,7 +12,7 @@ import { HersError, type Service } from '@hers/service';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
 import { part } from '../../../tools/parts.ts';
 import { withFolder } from '../testing/crash.ts';
-import { hex } from './bytes.ts';
+import { hex } from './base/bytes.ts';
 import { openStore } from './store.ts';
 
 const kernel = async () => NativeKernel.open({ threads: 2 });

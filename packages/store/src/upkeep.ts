@@ -2,10 +2,10 @@
 // commits and when it is quiet.
 
 import { HersError } from '@hers/service';
-import { type CompactionMode, compact, planCompaction } from './blocks/compaction.ts';
+import { pausing } from './base/serial-queue.ts';
 import type { StoredBlock } from './blocks/source.ts';
 import type { Collection } from './collection.ts';
-import { pausing } from './serial-queue.ts';
+import { type CompactionMode, compact, planCompaction } from './compaction.ts';
 
 /** After this long without a commit, a collection gets further upkeep. */
 const QUIET_MS = 1000;

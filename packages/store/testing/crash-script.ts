@@ -22,7 +22,7 @@ import {
   Samples,
   sampleEnvelope,
 } from '@hers/service/samples';
-import { hex } from '../src/bytes.ts';
+import { hex } from '../src/base/bytes.ts';
 
 /** What a collection holds. Immutable: every step makes a new one. */
 interface State {

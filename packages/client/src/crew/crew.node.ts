@@ -4,8 +4,8 @@ import { availableParallelism } from 'node:os';
 import { Worker as Thread } from 'node:worker_threads';
 import { type CollectionKey, canRank, QuerySecret, rankTogether } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
-import { type Candidate, floorOf } from '../search/ranking.ts';
 import { type Decryption, type DecryptTask, type KeyMaterial, keyFrom, type RankOptions } from './crew.ts';
+import { type Candidate, floorOf } from './ranking.ts';
 import { type Answer, memoryOf, type WorkerSource, Workers } from './workers.ts';
 
 /** Nothing where one thread is all there is. */

@@ -19,10 +19,10 @@ import { type QueryResponses, ResponseSecrets } from '@hers/scheme/secret/open';
 import { freeBytes, HersError } from '@hers/service';
 import { hashText } from '#sealing';
 import type { Codes } from '../fields/column.ts';
+import type { PlainBatch, SealedBatch } from '../formats/batch.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
-import { makeSealer } from '../keys/sealing.ts';
-import { type Candidate, type Order, Ranking } from '../search/ranking.ts';
-import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+import { makeSealer } from '../sealing/sealing.ts';
+import { type Candidate, type Order, Ranking } from './ranking.ts';
 import type { Answer, Task } from './workers.ts';
 
 /** What keys are derived from; workers derive their own. */

@@ -3,8 +3,7 @@
 
 import { type ExposedSecret, QuerySecret } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
-import { type Candidate, Ranking } from '../search/ranking.ts';
-import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
+import type { PlainBatch, SealedBatch } from '../formats/batch.ts';
 import {
   type Crew,
   type Decryption,
@@ -15,6 +14,7 @@ import {
   packTasks,
   type RankOptions,
 } from './crew.ts';
+import { type Candidate, Ranking } from './ranking.ts';
 
 export type Task =
   | { readonly kind: 'seal'; readonly batch: PlainBatch }

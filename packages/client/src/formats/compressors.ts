@@ -2,14 +2,19 @@
 // their hashes in the manifest as lists are, so that every client with the key applies the same
 // one.
 
-import { load } from '@hers/compress';
+import { type Compressor, load } from '@hers/compress';
 import type { PlanRequest } from '@hers/scheme';
 import { HersError, type Service } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
 import { invalid } from '../fields/field.ts';
-import { type Sealer, seal } from '../keys/sealing.ts';
-import type { Compression } from '../session/space.ts';
+import { type Sealer, seal } from '../sealing/sealing.ts';
 import type { ManifestCompressor } from './manifest.ts';
+
+export interface Compression {
+  readonly compressor: Compressor;
+  /** SHA-256 of its file, hexadecimal. */
+  readonly digest: string;
+}
 
 /** Of a compressor's file, in one list. */
 const PIECE_BYTES = 2 ** 22;

@@ -15,7 +15,7 @@ import { concat, hex, putHex, putText } from '../bytes.ts';
 import type { Column, Interned } from '../fields/column.ts';
 import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
 import { type FieldType, invalid, quoted } from '../fields/field.ts';
-import { type Sealer, seal } from '../keys/sealing.ts';
+import { type Sealer, seal } from '../sealing/sealing.ts';
 import { decodeParts, encodePart, VERSION_BYTES } from './records.ts';
 
 export interface ListEntry {

@@ -14,7 +14,7 @@
 import { decodeSections, encodeSections, HersError, otherFormat } from '@hers/service';
 import { concat, fromHex, hex, sha256, u32 } from '../bytes.ts';
 import { EXPECTED, type Fields, type FieldType, invalid } from '../fields/field.ts';
-import { type Sealer, seal } from '../keys/sealing.ts';
+import { type Sealer, seal } from '../sealing/sealing.ts';
 
 export interface ManifestBlock {
   /** Hexadecimal, as all ids here: they are keys of maps. */

@@ -25,8 +25,8 @@ import type { MasterSeed } from '@hers/scheme/secret';
 import { freeBytes, HANDLE_BYTES, HersError, otherFormat } from '@hers/service';
 import { bytesOf, concat, hex, hexText, u32 } from '../bytes.ts';
 import { type Fields, type FieldValues, invalid, valuesOf } from '../fields/field.ts';
-import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../keys/sealing.ts';
-import { type BatchNames, FRAME_BYTES, type PlainBatch, type SealedBatch } from '../writing/batch.ts';
+import { type KeyedHash, makeKeyedHash, SEAL_OVERHEAD, type Sealer } from '../sealing/sealing.ts';
+import { type BatchNames, FRAME_BYTES, type PlainBatch, type SealedBatch } from './batch.ts';
 
 export const VERSION_BYTES = 16;
 const MAX_ID_BYTES = 1024;

@@ -9,7 +9,7 @@ import { columnOf } from '../fields/column.ts';
 import { decodeColumn, encodeColumn } from '../fields/column-format.ts';
 import { MasterSeed } from '../index.ts';
 import { encodeDescriptor, openDescriptor } from '../keys/keyring.ts';
-import { makeSealer, seal } from '../keys/sealing.ts';
+import { makeSealer, seal } from '../sealing/sealing.ts';
 import { List, openList, sealList } from './lists.ts';
 import { emptyManifest, openManifest, sealManifest } from './manifest.ts';
 import { decodeParts, encodePart, RecordKeys } from './records.ts';

@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { blockMatrix, decodeBlock } from '@hers/scheme';
+import { blockMatrix, decodeBlock, peekAnyResponse } from '@hers/scheme';
 import {
   decodeEvaluation,
   decodeOpenQuery,
@@ -14,7 +14,6 @@ import {
   encodeOpenQuery,
   encodePackedResponse,
   evaluationKeys,
-  peekAnyResponse,
 } from '@hers/scheme/open';
 import { MasterSeed } from '@hers/scheme/secret';
 import { makeEvaluationKeys, readOpenQuery } from '@hers/scheme/secret/open';

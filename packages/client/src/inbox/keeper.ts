@@ -22,6 +22,7 @@ import { fromHex, hex } from '../bytes.ts';
 import { invalid } from '../fields/field.ts';
 import type { ManifestDevice } from '../formats/manifest.ts';
 import type { Payload } from '../formats/records.ts';
+import type { Searching } from '../search/scan.ts';
 import { type AnswerOptions, answer, checkOptions, type Match, type SearchResult } from '../search/search.ts';
 import { evaluationOf, OWN_DEVICE } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
@@ -152,7 +153,8 @@ interface Pending {
 const INTERRUPTED = 'the keeper ended just when it gave this out';
 
 /** Answers what devices ask, one after the other, as they come. */
-export async function* questions(session: CollectionSession, options: QuestionOptions = {}): AsyncGenerator<Question> {
+export async function* questions(searching: Searching, options: QuestionOptions = {}): AsyncGenerator<Question> {
+  const { session } = searching;
   refuseUnknown(options, OPTIONS, 'questions');
   const { memory = new InMemoryNonces(), pollMs = 1000, wait = true, enrol = true } = options;
   const { onEnrolled, onRefused, memory: _m, pollMs: _p, wait: _w, enrol: _e, ...given } = options;
@@ -161,7 +163,7 @@ export async function* questions(session: CollectionSession, options: QuestionOp
   session.checkWhole('answering questions');
   if (session.keyring.plan.profile !== 'open')
     throw invalid('only collections of the profile open have questions of devices');
-  const keeper = new Keeper(session, memory, given, { enrol, onEnrolled, onRefused });
+  const keeper = new Keeper(searching, memory, given, { enrol, onEnrolled, onRefused });
   const ending = new AbortController();
   const stop = () => ending.abort(given.signal?.reason);
   given.signal?.addEventListener('abort', stop, { once: true });
@@ -204,6 +206,7 @@ interface Ready {
 }
 
 class Keeper {
+  readonly #searching: Searching;
   readonly #session: CollectionSession;
   readonly #memory: NonceMemory;
   readonly #options: AnswerOptions;
@@ -215,8 +218,9 @@ class Keeper {
   #ended: { readonly error?: unknown } | undefined;
   #wake: (() => void) | undefined;
 
-  constructor(session: CollectionSession, memory: NonceMemory, options: AnswerOptions, callbacks: Callbacks) {
-    this.#session = session;
+  constructor(searching: Searching, memory: NonceMemory, options: AnswerOptions, callbacks: Callbacks) {
+    this.#searching = searching;
+    this.#session = searching.session;
     this.#memory = memory;
     this.#options = options;
     this.#callbacks = callbacks;
@@ -401,7 +405,7 @@ class Keeper {
     let results: Awaited<ReturnType<typeof answer>>;
     try {
       const reads = asked.map(({ read }) => read);
-      results = await answer(this.#session, reads, { ...this.#options, signal });
+      results = await answer(this.#searching, reads, { ...this.#options, signal });
     } catch (error) {
       const code = error instanceof HersError ? error.code : undefined;
       if (code !== 'NOT_FOUND' && code !== 'KEY_MISMATCH') throw error;

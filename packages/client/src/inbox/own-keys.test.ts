@@ -100,7 +100,7 @@ describe('devices with keys of their own', () => {
     const named: string[][] = [];
     w.methods.search = (name, request, options) => {
       // At once: the memory of a request is used again when it was answered.
-      named.push((request.devices ?? []).map((id) => Buffer.from(id).toString('hex')));
+      named.push((request.open?.devices ?? []).map((id) => Buffer.from(id).toString('hex')));
       return w.store.search(name, request, options);
     };
     await own.ask(near(3));
@@ -182,9 +182,10 @@ describe('devices with keys of their own', () => {
   it('are asked for by searches that name what is there, and not too much', async () => {
     const { version } = await w.store.getManifest('faces');
     const [{ lists, devices }] = await evaluation();
-    const all = { version, queries: [], evaluation: lists.map(fromHex) };
+    const open = { evaluation: lists.map(fromHex), inbox: [] };
     const own = fromHex(Object.values(devices!)[0]);
-    const search = (named: Uint8Array[]) => Array.fromAsync(w.store.search('faces', { ...all, devices: named }));
+    const search = (named: Uint8Array[]) =>
+      Array.fromAsync(w.store.search('faces', { version, queries: [], open: { ...open, devices: named } }));
     assert.deepEqual(await search([own]), []);
     await assert.rejects(search([new Uint8Array(32)]), fails('NOT_FOUND'));
     await assert.rejects(search([new Uint8Array(31)]), fails('INVALID_ARGUMENT'));

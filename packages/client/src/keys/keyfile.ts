@@ -5,7 +5,7 @@ import { MasterSeed } from '@hers/scheme/secret';
 import { HersError } from '@hers/service';
 import { scryptAsync } from '@noble/hashes/scrypt.js';
 import { fromHex, hex } from '../bytes.ts';
-import { seal, WebSealer } from './sealing.ts';
+import { seal, WebSealer } from '../sealing/sealing.ts';
 
 interface KeyFile {
   readonly format: 'hers-key';

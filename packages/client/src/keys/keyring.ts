@@ -6,10 +6,11 @@ import { HersError, otherFormat, PARTITION_BYTES } from '@hers/service';
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { fromHex, hex } from '../bytes.ts';
+import type { PlainBatch, SealedBatch } from '../formats/batch.ts';
+import type { Compression } from '../formats/compressors.ts';
 import { RecordKeys, sealingKey } from '../formats/records.ts';
-import { type Compression, Space } from '../session/space.ts';
-import type { PlainBatch, SealedBatch } from '../writing/batch.ts';
-import { type KeyedHash, makeKeyedHash, makeSealer, type Sealer } from './sealing.ts';
+import { type KeyedHash, makeKeyedHash, makeSealer, type Sealer } from '../sealing/sealing.ts';
+import { Space } from './space.ts';
 
 /** Records that are sealed without the crew. */
 const MAX_SEALED_HERE = 64;

@@ -23,11 +23,11 @@ import { fromHex, hex } from '../bytes.ts';
 import { startWorkers } from '../crew/crew.node.ts';
 import { encrypted, InProcessCrypto, keyFrom, rankResponses, workFor } from '../crew/crew.ts';
 import { memoryOf, type Task, Workers } from '../crew/workers.ts';
+import { Packing } from '../formats/batch.ts';
 import { RecordKeys } from '../formats/records.ts';
-import { Packing } from '../writing/batch.ts';
+import { NodeSealer, nodeKeyedHash } from '../sealing/sealing.node.ts';
+import { makeKeyedHash, makeSealer, seal, WebSealer, webKeyedHash } from '../sealing/sealing.ts';
 import { openKey, sealKey, unsealedKey } from './keyfile.ts';
-import { NodeSealer, nodeKeyedHash } from './sealing.node.ts';
-import { makeKeyedHash, makeSealer, seal, WebSealer, webKeyedHash } from './sealing.ts';
 
 const bytes = (length: number, salt = 0) => Uint8Array.from({ length }, (_, i) => 1 + ((i * 7 + salt) % 255));
 const isZero = (array: ArrayLike<number>) => Array.from(array).every((value) => value === 0);

@@ -415,7 +415,6 @@ export class Rescue {
         await this.#adopt(session, this.#brought.slice(at, at + together));
       return { manifest: (await session.view()).manifest, rebuilt: again.size };
     } finally {
-      await session.candidates.close();
     }
   }
 

@@ -8,7 +8,7 @@
 import { HersError } from '@hers/service';
 import { bytesOf, concat, fromHex, hex } from '../bytes.ts';
 import type { OpenedRecord } from '../formats/records.ts';
-import { seal } from '../keys/sealing.ts';
+import { seal } from '../sealing/sealing.ts';
 import { InconsistentRead, mayBeOvertaken, pauseAfter } from '../session/reader.ts';
 import { type CollectionSession, contradiction } from '../session/session.ts';
 import type { Seen } from '../session/versions.ts';

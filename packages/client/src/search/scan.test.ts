@@ -15,7 +15,9 @@ import { CollectionSession } from '../session/session.ts';
 import { InMemoryVersions } from '../session/versions.ts';
 import { View } from '../session/view.ts';
 import { fillBlocks } from '../writing/enrolment.ts';
-import { scan } from './scan.ts';
+import { Candidates } from './candidates.ts';
+import { Choices } from './choice.ts';
+import { type Searching, scan } from './scan.ts';
 import { search } from './search.ts';
 
 const DIMENSION = 4;
@@ -28,6 +30,7 @@ const recordsOf = (from: number, to: number) =>
 let folder: string;
 let store: Service;
 let session: CollectionSession;
+let searching: Searching;
 const searches: number[] = [];
 const asked: Uint8Array[] = [];
 
@@ -49,6 +52,7 @@ before(async () => {
     },
   });
   session = new CollectionSession({ service, place, keyring, memory: new InMemoryVersions() });
+  searching = { session, candidates: new Candidates(session), choices: new Choices() };
   await session.write(async (view) => {
     const draft = new Draft(view);
     await fillBlocks(session, draft, { size: 3 });
@@ -68,13 +72,13 @@ describe('the memory of a query', () => {
   it('is given back when all is answered, and not where a search ended before', async () => {
     const view = await session.view();
     asked.length = 0;
-    await scan(session, view, [probe], { limit: 1 });
+    await scan(searching, view, [probe], { limit: 1 });
     assert.deepEqual(
       asked.map(({ byteLength }) => byteLength),
       [0],
     );
     const signal = AbortSignal.abort(new Error('enough'));
-    await assert.rejects(scan(session, view, [probe], { limit: 1, signal }), /enough/);
+    await assert.rejects(scan(searching, view, [probe], { limit: 1, signal }), /enough/);
     assert.ok(asked.length === 2 && asked[1].byteLength > 0);
   });
 });
@@ -93,7 +97,7 @@ describe('what was searched', () => {
       { part: { blocks: [second], pending: pending.slice(1) }, searched: live(second) + 1 },
       { part: { blocks: [], pending }, searched: 2 },
     ]) {
-      const scanned = await scan(session, view, [probe, vectorOf(2, DIMENSION)], { limit: 100 }, part);
+      const scanned = await scan(searching, view, [probe, vectorOf(2, DIMENSION)], { limit: 100 }, part);
       // With room for all of them, what was found is what was compared.
       for (const each of scanned) assert.deepEqual([each.searched, each.found.length], [searched, searched]);
     }
@@ -112,7 +116,7 @@ describe('what was searched', () => {
     const blind: CollectionSession = Object.create(session, {
       read: { value: (answer: (view: View) => unknown) => answer(lacking) },
     });
-    const [{ coverage }] = await search(blind, [probe], {});
+    const [{ coverage }] = await search({ ...searching, session: blind }, [probe], {});
     assert.deepEqual(coverage, { searched: 5, total: 7 });
   });
 });
@@ -124,9 +128,9 @@ describe('a scan of a view that is not current', () => {
     await writer.upsert({ id: 'new', vector: probe });
     searches.length = 0;
     const isStale = (error: unknown) => error instanceof HersError && error.code === 'STALE';
-    await assert.rejects(scan(session, old, [probe], { limit: 1 }), isStale);
+    await assert.rejects(scan(searching, old, [probe], { limit: 1 }), isStale);
     assert.deepEqual(searches, [old.manifest.version]);
-    const [{ found }] = await session.read((view) => scan(session, view, [probe], { limit: 1 }));
+    const [{ found }] = await session.read((view) => scan(searching, view, [probe], { limit: 1 }));
     assert.equal(found[0].id, 'new');
     assert.deepEqual(searches.slice(1), [old.manifest.version, old.manifest.version + 1]);
   });

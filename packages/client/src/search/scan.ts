@@ -5,43 +5,32 @@
 // A scan never retries: the session does, with a newer view. That tells the store nothing, because
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
-import { type Plan, peekQuery, plainScores } from '@hers/scheme';
-import { type OpenPlan, peekAnyResponse } from '@hers/scheme/open';
-import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
-import { encryptShortQuery, makeDeviceKey } from '@hers/scheme/secret/open';
-import { freeBytes, groupsOf, HersError, type KeptResponses, type ShardCoverage } from '@hers/service';
+import { type Plan, peekAnyResponse, plainScores } from '@hers/scheme';
+import { QuerySecret } from '@hers/scheme/secret';
+import { freeBytes, groupsOf, HersError, type ShardCoverage } from '@hers/service';
 import { fromHex, nameOf } from '../bytes.ts';
+import { openRanking } from '../crew/accelerator.ts';
 import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
+import { type Candidate, GroupedRanking, type Order, Ranking } from '../crew/ranking.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import { deviceLists, evaluationLists, evaluationOf, OWN_DEVICE } from '../session/draft.ts';
+import type { Space } from '../keys/space.ts';
 import type { CollectionSession } from '../session/session.ts';
-import type { Space } from '../session/space.ts';
 import type { View } from '../session/view.ts';
-import type { DeviceBlocks } from './accelerator.ts';
-import type { Choice } from './choice.ts';
-import { type Candidate, GroupedRanking, type Order, Ranking } from './ranking.ts';
+import type { Candidates } from './candidates.ts';
+import type { Choice, Choices } from './choice.ts';
+import { deviceGrouping, keepOnDevice } from './kept.ts';
+import { open } from './open.ts';
+import { bySpace, type MakeQueries, type Queries, type Query, queriesFor, type Strategy, sealed } from './queries.ts';
 
-/** A question of a device, which lies in the inbox of the store; its vector is the probe. */
-export interface Asked {
-  /** Its number there. */
-  readonly number: number;
-  /** Of the space that it was made for. */
-  readonly epoch: number;
-  readonly queryId: Uint8Array;
-  readonly generation: number;
-  /** The number of the secret that it is under. */
-  readonly device: number;
-  /**
-   * Scanned as others are, so that the store sees no difference, but what comes back is not
-   * decrypted.
-   */
-  readonly isIgnored: boolean;
+/** A collection that is open, as searches take it. */
+export interface Searching {
+  readonly session: CollectionSession;
+  readonly candidates: Candidates;
+  readonly choices: Choices;
 }
 
 export interface ScanOptions {
-  /** For every probe, in place of a query of our own. The probes are then as they are indexed. */
-  readonly asked?: readonly Asked[] | undefined;
   readonly limit: number;
   /** Which records count; all by default. */
   readonly choice?: Choice | undefined;
@@ -98,27 +87,41 @@ export class Undecryptable extends HersError {
 
 export const orderOf = ({ metric }: Plan): Order => (metric === 'euclidean' ? 'ascending' : 'descending');
 
+const strategyOf = ({ profile }: Plan): Strategy => (profile === 'open' ? open : sealed);
+
 /** Compares each probe with all records of the view, or with those of one part of it. */
 export async function scan(
-  session: CollectionSession,
+  searching: Searching,
   view: View,
   probes: readonly Float32Array[],
   options: ScanOptions,
   part?: ScanPart,
 ): Promise<Scanned[]> {
+  const strategy = strategyOf(searching.session.keyring.plan);
+  return scanWith(searching, view, queriesFor(strategy, probes), options, part);
+}
+
+/** Compares what these queries are for with all records of the view, or with those of a part. */
+export async function scanWith(
+  { session, candidates }: Searching,
+  view: View,
+  make: MakeQueries,
+  options: ScanOptions,
+  part?: ScanPart,
+): Promise<Scanned[]> {
   const { blocks, pending } = part ?? { blocks: view.manifest.blocks, pending: [...view.pending.values()] };
-  // Who is limited to partitions has to name their blocks.
+  // A client that is limited to partitions has to name their blocks.
   const isPart = part !== undefined || session.reader.partitions !== undefined;
   // Before a query is sent: the time after the answers does not depend on a filter.
   const chosen = pending.filter((record) => options.choice?.isPending(record) ?? true);
-  const isOpen = session.keyring.plan.profile === 'open';
-  if (isOpen) await session.candidates.checkSearching();
-  const inBlocks = await scanBlocks(session, view, probes, blocks, isPart, options).catch(async (error) => {
-    if (isOpen && error instanceof Undecryptable && error.code === 'INTEGRITY')
-      await session.candidates.stopSearching();
+  const { plan } = session.keyring;
+  const strategy = strategyOf(plan);
+  await strategy.begin?.(candidates);
+  const queries = await make(view, bySpace(view, blocks));
+  const inBlocks = await scanBlocks(session, view, queries, blocks, isPart, options).catch(async (error) => {
+    if (error instanceof Undecryptable && error.code === 'INTEGRITY') await strategy.tampered?.(candidates);
     throw error;
   });
-  const { plan } = session.keyring;
   const all: Scanned[] = [];
   const groupOf = ({ block, slot }: Candidate) =>
     block === blocks.length
@@ -129,9 +132,8 @@ export async function scan(
     const ranking = new Ranking(isGrouped ? chosen.length : options.limit, orderOf(plan), options.threshold);
     if (!isGrouped) ranking.merge(candidates);
     // Pending records, which only the client can read, count as one more block.
-    const compared = canCompare(view.space, options.asked?.[i]) ? pending.length : 0;
-    if (chosen.length > 0 && compared > 0)
-      ranking.offer(blocks.length, 0, await scoresOf(view.space, chosen, probes[i], options.asked !== undefined));
+    const indexed = pending.length > 0 ? await queries.indexed(i) : undefined;
+    if (chosen.length > 0 && indexed) ranking.offer(blocks.length, 0, await scoresOf(view.space, chosen, indexed));
     const groups = new GroupedRanking(options.limit, orderOf(plan));
     if (isGrouped) for (const each of [...candidates, ...ranking.best()]) groups.offer(each, groupOf(each));
     const found = (isGrouped ? groups : ranking).best().map((candidate) => {
@@ -140,19 +142,13 @@ export async function scan(
         ? foundPending(plan, view, chosen[candidate.slot], candidate)
         : foundInBlock(plan, view, blocks[candidate.block], candidate);
     });
-    all.push({ found, searched: searched + compared, shards });
+    all.push({ found, searched: searched + (indexed ? pending.length : 0), shards });
   }
   return all;
 }
 
-/** Whether a probe can be compared with the pending records of a space: questions are projected. */
-function canCompare(space: Space, asked: Asked | undefined): boolean {
-  return !asked || (!asked.isIgnored && (asked.epoch === space.epoch || !space.compression));
-}
-
-async function scoresOf(space: Space, pending: readonly PendingRecord[], probe: Float32Array, isIndexed: boolean) {
+async function scoresOf(space: Space, pending: readonly PendingRecord[], indexed: Float32Array) {
   const { plan } = space;
-  const indexed = isIndexed ? probe : await space.project(probe);
   const scores = plainScores(plan, await space.projectRecords(pending), indexed);
   if (plan.metric === 'euclidean') toDistances(scores);
   return scores;
@@ -177,50 +173,9 @@ function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slo
   };
 }
 
-interface SpaceBlocks extends DeviceBlocks {
-  readonly space: Space;
-  readonly records: number;
-}
-
-/** By the blocks of a search: of a view, or of a part of one. */
-const sorted = new WeakMap<readonly ManifestBlock[], readonly SpaceBlocks[]>();
-
-/** The same objects for the same array: of many blocks, making them takes longer than a search. */
-function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly SpaceBlocks[] {
-  let all = sorted.get(blocks);
-  if (!all) {
-    const numbers = new Map<Space, number[]>();
-    for (const [number, block] of blocks.entries()) {
-      const space = view.spaceOf(block);
-      const own = numbers.get(space);
-      if (own) own.push(number);
-      else numbers.set(space, [number]);
-    }
-    all = [...numbers].map(([space, own]) => {
-      const ownBlocks = own.map((number) => blocks[number]);
-      const records = ownBlocks.reduce((sum, { count, dead }) => sum + count - dead.length, 0);
-      return {
-        ...{ space, numbers: own, blocks: ownBlocks, records },
-        canariesOf: (block) => space.canariesOf(block),
-        sumsOf: ({ id }) => view.scoreSums.get(id),
-      };
-    });
-    sorted.set(blocks, all);
-  }
-  return all;
-}
-
-interface Query {
-  readonly probe: number;
-  readonly of: SpaceBlocks;
-  readonly space: Space;
-  readonly vector: Float32Array;
-  /** What is sent: the query, or the number of a question in the inbox. */
-  readonly encrypted: Uint8Array | number;
-  /** The number of the secret that it is under. */
-  readonly device: number;
-  readonly isIgnored: boolean;
-  readonly secret: Decryption;
+/** What has come for one query. */
+interface Progress {
+  readonly query: Query;
   /** Blocks that have not been answered for, since the first answer. */
   missing: Missing | undefined;
   /** Responses that the crew has not been given yet, and memory for them. */
@@ -263,50 +218,6 @@ class Gathered {
   }
 }
 
-async function encryptQueries(
-  view: View,
-  probes: readonly Float32Array[],
-  blocks: readonly ManifestBlock[],
-  asked?: readonly Asked[],
-): Promise<Query[]> {
-  const queries: Query[] = [];
-  for (const of of bySpace(view, blocks)) {
-    const { space } = of;
-    const add = (query: Pick<Query, 'probe' | 'vector' | 'encrypted' | 'device' | 'isIgnored' | 'secret'>) =>
-      queries.push({ ...query, of, space, missing: undefined, tasks: [], gathered: new Gathered() });
-    for (const [probe, given] of probes.entries()) {
-      if (asked) {
-        const { number, epoch, isIgnored, queryId, generation, device } = asked[probe];
-        if (epoch !== space.epoch) continue;
-        add({ probe, vector: given, encrypted: number, device, isIgnored, secret: { queryId, generation } });
-        continue;
-      }
-      const vector = await space.project(given);
-      const { query: encrypted, secret } = encryptIn(view, space, vector);
-      add({ probe, vector, encrypted, device: OWN_DEVICE, isIgnored: false, secret });
-    }
-  }
-  return queries;
-}
-
-function encryptIn(
-  { manifest }: View,
-  space: Space,
-  vector: Float32Array,
-): { readonly query: Uint8Array; readonly secret: Decryption } {
-  const { plan } = space;
-  const key = space.key();
-  if (plan.profile !== 'open') return encryptQuery(key, vector);
-  const generation = evaluationOf(manifest, space)?.generation ?? 0;
-  const device = makeDeviceKey(key, OWN_DEVICE, generation);
-  try {
-    const query = encryptShortQuery(plan as OpenPlan, device, vector);
-    return { query, secret: { queryId: new Uint8Array(peekQuery(query).queryId), generation } };
-  } finally {
-    device.seed.fill(0);
-  }
-}
-
 /**
  * Does once what the first search would do: derives keys, starts the crew and encrypts a query,
  * which nobody gets. Asks the store for nothing but the view.
@@ -314,15 +225,16 @@ function encryptIn(
 export async function prepare(session: CollectionSession): Promise<void> {
   const view = await session.view();
   for (const { space } of bySpace(view, view.manifest.blocks)) {
-    const starting = space.device() ? undefined : space.crew();
+    const starting = openRanking && space.device() ? undefined : space.crew();
     starting?.catch(() => {}); // reported below, unless something else fails first
     const { dimension, normBound } = space.plan;
-    wipe(encryptIn(view, space, new Float32Array(dimension).fill(normBound / dimension)).secret);
+    const vector = new Float32Array(dimension).fill(normBound / dimension);
+    wipe(strategyOf(space.plan).encrypt(view, space, vector).secret);
     await starting;
   }
 }
 
-function wipe(secret: Decryption): void {
+function wipe(secret: Decryption | undefined): void {
   if (secret instanceof QuerySecret) secret.wipe();
 }
 
@@ -370,40 +282,40 @@ interface Answered {
  * were answered before: these are left out, so that none is ever decrypted twice.
  */
 function expectedBy(
-  queries: ReadonlyMap<string, Query>,
+  asked: ReadonlyMap<string, Progress>,
   numbers: ReadonlyMap<string, number>,
   blocks: readonly ManifestBlock[],
   response: Uint8Array,
-): { readonly query: Query; readonly answered: readonly Answered[] } {
+): { readonly progress: Progress; readonly answered: readonly Answered[] } {
   const { queryId, blocks: named } = peekAnyResponse(response);
-  const query = queries.get(nameOf(queryId));
-  if (!query) throw notAsked();
-  const missing = (query.missing ??= new Missing(query.of.numbers, blocks.length));
+  const progress = asked.get(nameOf(queryId));
+  if (!progress) throw notAsked();
+  const { space, numbers: own } = progress.query.of;
+  const missing = (progress.missing ??= new Missing(own, blocks.length));
   const answered: Answered[] = [];
   for (let place = 0; place < named.length; place++) {
     const { blockId, first, count } = named[place];
     const number = numbers.get(nameOf(blockId));
     if (number === undefined) throw notAsked();
     const block = blocks[number];
-    if (first !== 0 || count !== query.space.canariesOf(block).slots)
+    if (first !== 0 || count !== space.canariesOf(block).slots)
       throw new HersError(
         'INTEGRITY',
         'the store answered for a block with another number of records than the manifest names',
       );
     if (missing.answered(number)) answered.push({ number, place });
   }
-  if (answered.length === 0) throw new HersError('INTEGRITY', 'the store answered twice for one block');
-  return { query, answered };
+  if (answered.length === 0) throw answeredTwice();
+  return { progress, answered };
 }
 
 const notAsked = () =>
   new HersError('INTEGRITY', 'the store answered for a block or a query that is not part of this search');
 
+const answeredTwice = () => new HersError('INTEGRITY', 'the store answered twice for one block');
+
 /** Whether shards are missing of a search that may miss some. */
 const isExcused = (shards: ShardCoverage | undefined) => shards !== undefined && shards.failed + shards.timedOut > 0;
-
-/** Tells by the number of a block which of its slots count; undefined where all do. */
-type SlotsOf = (number: number) => Uint32Array | undefined;
 
 /** How long a thread evaluates ahead before it does other things. */
 const AHEAD_MS = 2;
@@ -447,153 +359,116 @@ class ChosenSlots {
   }
 }
 
-type Rank = (
-  query: Query,
-  kept: KeptResponses,
-  number: number,
-  slots: readonly (Uint32Array | undefined)[] | undefined,
-) => Promise<unknown>;
-
-/** Takes kept responses, if all of them can be decrypted where they are. */
-function keeper(
-  queries: readonly Query[],
-  slotsOf: SlotsOf | undefined,
-  rank: Rank,
-): ((kept: KeptResponses) => Promise<void>) | undefined {
-  if (queries.length === 0 || !queries.every(({ space }) => space.device())) return undefined;
-  return async (kept) => {
-    for (const [i, number] of kept.queries.entries()) {
-      const query = queries[number];
-      if (query.missing) throw new HersError('INTEGRITY', 'the store answered twice for one block');
-      query.missing = new Missing([], 0);
-      const chosen = slotsOf && query.of.numbers.map(slotsOf);
-      // An error is reported with those of other queries.
-      await rank(query, kept, i, chosen).catch(() => {});
-    }
-  };
-}
-
 async function scanBlocks(
   { service, name }: CollectionSession,
   view: View,
-  probes: readonly Float32Array[],
+  queries: Queries,
   blocks: readonly ManifestBlock[],
-  some: boolean,
-  { limit, threshold, choice, groupBy, signal, partial, asked }: ScanOptions,
+  isPart: boolean,
+  { limit, threshold, choice, groupBy, signal, partial }: ScanOptions,
 ): Promise<
   { readonly candidates: Candidate[]; readonly searched: number; readonly shards: ShardCoverage | undefined }[]
 > {
   const chosen = choice && new ChosenSlots(choice, blocks);
   const slotsOf = chosen && ((number: number) => chosen.of(number));
-  const columnOf = (number: number) => view.columns.get(blocks[number].id)!.get(groupBy!)!;
-  const grouping =
-    groupBy === undefined
-      ? undefined
-      : {
-          field: groupBy,
-          source: view.columns,
-          codesOf: (number: number) => columnOf(number).codes,
-          groupOf: ({ block, slot }: Candidate) => columnOf(block).value(slot),
-        };
-  const queries = await encryptQueries(view, probes, blocks, asked);
-  const evaluation = evaluationLists(view, new Set(queries.map(({ space }) => space)));
-  const devices = deviceLists(
-    view,
-    queries.map(({ space, device }) => [space, device] as const),
+  const codesOf = (number: number) => view.columns.get(blocks[number].id)!.get(groupBy!)!.codes;
+  const progress = queries.all.map(
+    (query): Progress => ({ query, missing: undefined, tasks: [], gathered: new Gathered() }),
   );
-  const byId = new Map(queries.map((query) => [nameOf(query.secret.queryId), query]));
+  const byId = new Map(progress.map((each) => [nameOf(each.query.queryId), each]));
   const options = { limit, order: orderOf(view.space.plan), ...(threshold === undefined ? {} : { threshold }) };
   const decrypted: { readonly probe: number; readonly records: number; readonly best: Promise<Candidate[]> }[] = [];
-  const decrypt = async ({ probe, space, vector, secret, tasks, gathered }: Query, parts = 1) => {
+  const decrypt = async ({ query: { probe, of, vector, secret }, tasks, gathered }: Progress, parts = 1) => {
     const all = tasks.splice(0);
     const { release } = gathered.take();
-    const crew = await space.crew();
+    const crew = await of.space.crew();
     const size = Math.ceil(all.length / parts);
     const ranked = Array.from({ length: parts }, (_, i) => {
       const batch = all.slice(i * size, (i + 1) * size);
       const records = batch.reduce((sum, { block, dead }) => sum + blocks[block].count - dead.length, 0);
-      const best = crew.decrypt(secret, batch, { ...options, query: vector });
+      const best = crew.decrypt(secret!, batch, { ...options, query: vector });
       decrypted.push({ probe, records, best });
       return best;
     });
     void Promise.allSettled(ranked).then(release); // what fails is reported below, with the others
   };
-  const rank: Rank = ({ probe, space, of, secret, vector }, kept, number, slots) => {
-    const best = space
-      .device()!
-      .rank(kept, number, secret as QuerySecret, of, slots, { ...options, query: vector }, grouping)
-      .finally(() => wipe(secret));
-    decrypted.push({ probe, records: of.records, best });
-    return best;
-  };
+  const keep = () =>
+    keepOnDevice(queries.all, {
+      ...{ slotsOf, options },
+      grouping: groupBy === undefined ? undefined : deviceGrouping(view, blocks, groupBy),
+      claim({ queryId }) {
+        const answered = byId.get(nameOf(queryId))!;
+        if (answered.missing) throw answeredTwice();
+        answered.missing = new Missing([], 0);
+      },
+      ranks: ({ probe, of }, best) => decrypted.push({ probe, records: of.records, best }),
+    });
   try {
     // With no blocks there is nothing to ask, but an empty search still tells whether the version
     // is current.
     const request = {
       version: view.manifest.version,
-      queries: queries.flatMap(({ encrypted }) => (typeof encrypted === 'number' ? [] : [encrypted])),
-      ...(asked ? { inbox: queries.map(({ encrypted }) => encrypted as number) } : {}),
-      ...(some ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
-      ...(evaluation.length > 0 ? { evaluation } : {}),
-      ...(devices.length > 0 ? { devices } : {}),
+      ...queries.request,
+      ...(isPart ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(partial ? { partial } : {}),
     };
     let shards: ShardCoverage | undefined;
     const onCoverage = (coverage: ShardCoverage) => {
       shards = coverage;
     };
-    // Where the store can leave responses on a device, and the client can decrypt them there.
-    const keep = some || asked ? undefined : keeper(queries, slotsOf, rank);
+    const kept = openRanking && !isPart ? keep() : undefined;
     const calling = {
       ...(signal ? { signal } : {}),
-      ...(keep ? { keep } : {}),
+      ...(kept ? { keep: kept } : {}),
       ...(partial ? { onCoverage } : {}),
       views: 'passing' as const,
     };
-    // Those that are still to be started start while the store works; what fails, fails below.
-    if (!keep) for (const { space } of queries) space.crew().catch(() => {});
+    // Starts threads while the store works. If that fails, so does decrypting.
+    if (!kept) for (const { of } of queries.all) of.space.crew().catch(() => {});
     chosen?.evaluateAhead();
     for await (const responses of groupsOf(service.search(name, request, calling)))
       for (const response of responses) {
-        const { query, answered } = expectedBy(byId, numbersOf(blocks), blocks, response);
-        if (query.isIgnored) continue;
-        const copy = query.gathered.add(response);
+        const { progress, answered } = expectedBy(byId, numbersOf(blocks), blocks, response);
+        const { query, tasks, gathered } = progress;
+        if (!query.secret) continue;
+        const copy = gathered.add(response);
         for (const { number, place } of answered) {
           const { id, dead } = blocks[number];
-          const canaries = query.space.canariesOf(blocks[number]);
-          const groups = grouping?.codesOf(number);
+          const canaries = query.of.space.canariesOf(blocks[number]);
+          const groups = groupBy === undefined ? undefined : codesOf(number);
           const sums = view.scoreSums.get(id);
           const slots = slotsOf?.(number);
-          query.tasks.push({ response: copy, place, block: number, canaries, dead, slots, groups, sums });
+          tasks.push({ response: copy, place, block: number, canaries, dead, slots, groups, sums });
         }
-        if (query.tasks.length >= BATCH) await decrypt(query);
+        if (tasks.length >= BATCH) await decrypt(progress);
       }
     // All is answered, and a query is large: it would wait for the engine to look through its heap.
     // (Of a partial search, a store may still be asking shards that were too late.)
-    if (!partial) for (const { encrypted } of queries) if (typeof encrypted !== 'number') freeBytes(encrypted);
-    for (const query of queries) if (query.tasks.length > 0) await decrypt(query, query.tasks.length < SHARED ? 1 : 2);
-    for (const { missing, of } of queries) {
-      const count = missing?.count ?? of.numbers.length;
+    if (!partial) for (const query of request.queries) freeBytes(query);
+    for (const each of progress) if (each.tasks.length > 0) await decrypt(each, each.tasks.length < SHARED ? 1 : 2);
+    for (const { missing, query } of progress) {
+      const count = missing?.count ?? query.of.numbers.length;
       if (count > 0 && !isExcused(shards))
         throw new HersError('INTEGRITY', `the store left out ${count} of ${blocks.length} blocks`);
     }
-    const rankings = probes.map(() => new Ranking(limit, options.order));
-    const grouped = probes.map((): Candidate[] => []);
-    const searched = probes.map(() => 0);
+    const results = Array.from({ length: queries.probes }, () => ({
+      ...{ ranking: new Ranking(limit, options.order), grouped: [] as Candidate[], searched: 0 },
+    }));
     for (const { probe, records, best } of decrypted) {
       const candidates = await best.catch((error) => Promise.reject(new Undecryptable(error)));
-      if (groupBy === undefined) rankings[probe].merge(candidates);
-      else for (const each of candidates) grouped[probe].push(each);
-      searched[probe] += records;
+      const result = results[probe];
+      if (groupBy === undefined) result.ranking.merge(candidates);
+      else for (const each of candidates) result.grouped.push(each);
+      result.searched += records;
     }
-    return rankings.map((ranking, probe) => ({
-      candidates: groupBy === undefined ? ranking.best() : grouped[probe],
-      searched: searched[probe],
+    return results.map(({ ranking, grouped, searched }) => ({
+      candidates: groupBy === undefined ? ranking.best() : grouped,
+      searched,
       shards,
     }));
   } finally {
     chosen?.stop();
     await Promise.allSettled(decrypted.map(({ best }) => best));
-    for (const { secret } of queries) wipe(secret);
+    for (const { secret } of queries.all) wipe(secret);
   }
 }

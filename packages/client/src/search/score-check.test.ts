@@ -7,7 +7,7 @@ import { noiselessScores, type PlanRequest, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { vectorOf } from '../../testing/client.ts';
 import type { OpenedRecord } from '../formats/records.ts';
-import { Space } from '../session/space.ts';
+import { Space } from '../keys/space.ts';
 import { largestSpread, ScoreCheck, WrongScore } from './score-check.ts';
 
 const spaceOf = (request: PlanRequest) =>

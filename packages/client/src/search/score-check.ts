@@ -11,7 +11,7 @@
 import { noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import type { OpenedRecord } from '../formats/records.ts';
-import type { Space } from '../session/space.ts';
+import type { Space } from '../keys/space.ts';
 
 /** Standard deviations within which a single score must agree. */
 const AGREE_SIGMAS = 7;

@@ -15,16 +15,27 @@ import type { CollectionSession } from '../session/session.ts';
 import type { View } from '../session/view.ts';
 import type { Wanted } from './candidates.ts';
 import { checkFieldNames, checkGroupField, chosenCount, fieldsOf, inPartitions, isChosen } from './choice.ts';
-import { type Asked, type Found, orderOf, type ScanPart, type ScoreOrigin, scan, Undecryptable } from './scan.ts';
+import { type Asked, questions } from './open.ts';
+import {
+  type Found,
+  orderOf,
+  type ScanPart,
+  type ScoreOrigin,
+  type Searching,
+  scan,
+  scanWith,
+  Undecryptable,
+} from './scan.ts';
 import { ScoreCheck } from './score-check.ts';
 
 export async function search(
-  session: CollectionSession,
+  searching: Searching,
   vectors: readonly ArrayLike<number>[],
   options: SearchOptions,
 ): Promise<SearchResult[]> {
   checkOptions(options);
   if (vectors.length === 0) return [];
+  const { session } = searching;
   const toFetch = candidatesToFetch(session, options);
   const { plan } = session.keyring;
   const probes = vectors.map((vector, i) =>
@@ -32,10 +43,10 @@ export async function search(
   );
   const { limit = DEFAULT_LIMIT, select } = options;
   const scanning = session.read(async (view) => {
-    const { part, scanOptions } = scanFor(session, view, Math.max(limit, toFetch), options);
-    return { view, part, scanned: await scan(session, view, probes, scanOptions, part) };
+    const { part, scanOptions } = scanFor(searching, view, Math.max(limit, toFetch), options);
+    return { view, part, scanned: await scan(searching, view, probes, scanOptions, part) };
   });
-  const { view, part, scanned } = await (toFetch > 0 ? countUndecryptable(session, scanning) : scanning);
+  const { view, part, scanned } = await (toFetch > 0 ? countUndecryptable(searching, scanning) : scanning);
   // From here on the store is shown what was found, and nothing is scanned again in this call.
   const total = liveCount(part ?? view.manifest);
   const pending = part ? part.pending.length : view.pending.size;
@@ -43,7 +54,7 @@ export async function search(
   for (const [i, { found, searched, shards }] of scanned.entries()) {
     const answer =
       toFetch > 0
-        ? await fetchMatches(session, view, probes[i], found, options)
+        ? await fetchMatches(searching, view, probes[i], found, options)
         : { matches: matchesOf(found), fetched: 0 };
     const matches = select ? withFields(view, answer.matches, found, select) : answer.matches;
     results.push({ ...answer, matches, coverage: { searched, total, ...(shards ? { shards } : {}) }, pending });
@@ -53,7 +64,7 @@ export async function search(
 
 /** Checks the options that depend on the view, and turns them into those of a scan. */
 function scanFor(
-  session: CollectionSession,
+  { session, choices }: Searching,
   view: View,
   limit: number,
   { threshold, filter, partitions, select, groupBy, rerank, partial, signal }: SearchOptions,
@@ -64,7 +75,7 @@ function scanFor(
   if (select) checkFieldNames(view, select, 'select');
   const scanOptions = {
     limit,
-    choice: session.choices.of(view, filter, Date.now()),
+    choice: choices.of(view, filter, Date.now()),
     groupBy: groupBy === undefined ? undefined : checkGroupField(view, groupBy, 'groupBy'),
     // A compressed or noisy score may be on the other side of the threshold than the full one.
     ...(threshold === undefined || rerank ? {} : { threshold }),
@@ -85,16 +96,15 @@ export type AnswerOptions = Pick<
 
 /** Searches for questions in the inbox of the store, whose vectors were read. */
 export async function answer(
-  session: CollectionSession,
-  asked: readonly (Asked & { readonly vector: Float32Array })[],
+  searching: Searching,
+  asked: readonly Asked[],
   options: AnswerOptions,
 ): Promise<Pick<SearchResult, 'matches' | 'coverage'>[]> {
   const { limit = DEFAULT_LIMIT, select } = options;
-  return session.read(async (view) => {
-    const { part, scanOptions } = scanFor(session, view, limit, options);
-    const probes = asked.map(({ vector }) => vector);
+  return searching.session.read(async (view) => {
+    const { part, scanOptions } = scanFor(searching, view, limit, options);
     const total = liveCount(part ?? view.manifest);
-    return (await scan(session, view, probes, { ...scanOptions, asked }, part)).map(({ found, searched }) => {
+    return (await scanWith(searching, view, questions(asked), scanOptions, part)).map(({ found, searched }) => {
       const matches = matchesOf(found);
       return { matches: select ? withFields(view, matches, found, select) : matches, coverage: { searched, total } };
     });
@@ -154,11 +164,11 @@ function candidatesToFetch(session: CollectionSession, options: SearchOptions): 
  * A scan after which records are fetched. If it cannot be decrypted, nothing is, and the store sees
  * that: so it is counted.
  */
-async function countUndecryptable<T>(session: CollectionSession, scanning: Promise<T>): Promise<T> {
+async function countUndecryptable<T>({ candidates }: Searching, scanning: Promise<T>): Promise<T> {
   try {
     return await scanning;
   } catch (error) {
-    if (error instanceof Undecryptable && error.code === 'INTEGRITY') await session.candidates.undecryptable();
+    if (error instanceof Undecryptable && error.code === 'INTEGRITY') await candidates.undecryptable();
     throw error;
   }
 }
@@ -186,7 +196,7 @@ function* stepsOf(wanted: readonly Wanted[], size: number, mayStop: boolean): Ge
  * ciphertexts decrypt to. Each step is checked before the next is asked for.
  */
 async function fetchMatches(
-  session: CollectionSession,
+  { session, candidates }: Searching,
   view: View,
   probe: Float32Array,
   found: readonly Found[],
@@ -216,7 +226,7 @@ async function fetchMatches(
   const isContent = () => enough !== undefined && matches.filter(reaches(enough)).length >= limit;
   for (const step of stepsOf(away, stepOf(session), enough !== undefined)) {
     if (isContent()) break;
-    for (const [handle, { record, isReplaced }] of await session.candidates.fetch(view, step, check, options.signal)) {
+    for (const [handle, { record, isReplaced }] of await candidates.fetch(view, step, check, options.signal)) {
       const rank = ranks.get(handle)!;
       const { score, scoreOrigin } = chosen[rank];
       const scored =
@@ -404,7 +414,7 @@ export interface Verification {
 }
 
 export async function verify(
-  session: CollectionSession,
+  searching: Searching,
   of: string | Group,
   vector: ArrayLike<number>,
   options: VerifyOptions,
@@ -414,48 +424,49 @@ export async function verify(
     { threshold: true, rerank: true, combine: true, showBlocks: true, partitions: true, signal: true },
     'a verification',
   );
-  const { plan } = session.keyring;
+  const { plan } = searching.session.keyring;
   const probe = checkVector(plan, vector, 'query');
   const { threshold, rerank = false } = options;
   if (rerank && plan.profile === 'open') throw neverFetches('rerank');
   const { score, scoreOrigin } =
     typeof of === 'string'
-      ? await verifyRecord(session, of, probe, options)
-      : await verifyGroup(session, of, probe, options);
+      ? await verifyRecord(searching, of, probe, options)
+      : await verifyGroup(searching, of, probe, options);
   if (threshold === undefined) return { score, scoreOrigin };
   return { score, scoreOrigin, match: orderOf(plan) === 'descending' ? score >= threshold : score <= threshold };
 }
 
 async function verifyRecord(
-  session: CollectionSession,
+  searching: Searching,
   id: string,
   probe: Float32Array,
   { rerank = false, combine, showBlocks, partitions, signal }: VerifyOptions,
 ): Promise<Verification> {
   if (combine !== undefined || showBlocks !== undefined)
     throw invalid('combine and showBlocks are for a group: { field, value }');
+  const { session, candidates, choices } = searching;
   const { plan } = session.keyring;
   const scanOptions = { limit: plan.parameters.n, ...(signal ? { signal } : {}) };
   const scanning = session.read(async (view) => {
     const part = partWith(session, view, id);
     if (partitions && !isPartOf(inPartitions(session, view, partitions), part)) throw notFound(id);
-    const [{ found }] = await scan(session, view, [probe], scanOptions, part);
+    const [{ found }] = await scan(searching, view, [probe], scanOptions, part);
     return { view, found };
   });
-  const { view, found } = await (rerank ? countUndecryptable(session, scanning) : scanning);
-  if (!isChosen(view, session.choices.of(view, undefined, Date.now()), id)) throw notFound(id);
+  const { view, found } = await (rerank ? countUndecryptable(searching, scanning) : scanning);
+  if (!isChosen(view, choices.of(view, undefined, Date.now()), id)) throw notFound(id);
   const compared = found.find((each) => each.id === id);
   if (!compared) throw new HersError('INTEGRITY', 'the store did not answer for this record');
   if (!rerank) return compared;
   const wanted = wantedOf(session, compared);
-  const fetched = await session.candidates.fetch(view, [wanted], new ScoreCheck(probe), signal);
+  const fetched = await candidates.fetch(view, [wanted], new ScoreCheck(probe), signal);
   const current = fetched.get(wanted.handle);
   if (!current) throw notFound(id);
   return { score: fullScore(plan, current.record.vector, probe), scoreOrigin: 'recomputed' };
 }
 
 async function verifyGroup(
-  session: CollectionSession,
+  searching: Searching,
   { field, value, ...rest }: Group,
   probe: Float32Array,
   { rerank = false, combine = 'best', showBlocks = false, partitions, signal }: VerifyOptions,
@@ -463,14 +474,15 @@ async function verifyGroup(
   refuseUnknown(rest, {}, 'a group');
   if (rerank) throw invalid('rerank compares with one record; a group has several');
   if (combine !== 'best' && combine !== 'mean') throw invalid('combine is best, the default, or mean');
+  const { session, choices } = searching;
   const found = await session.read(async (view) => {
     checkGroupField(view, field, 'verify');
-    const choice = session.choices.of(view, { must: { field, match: value } }, Date.now())!;
+    const choice = choices.of(view, { must: { field, match: value } }, Date.now())!;
     const named = inPartitions(session, view, partitions);
     const limit = Math.max(1, chosenCount(view, choice, named));
     const blocks = named.blocks.filter((block) => choice.slots(block)!.some((word) => word !== 0));
     const part = showBlocks ? { ...named, blocks } : partitions && named;
-    const [scanned] = await scan(session, view, [probe], { limit, choice, ...(signal ? { signal } : {}) }, part);
+    const [scanned] = await scan(searching, view, [probe], { limit, choice, ...(signal ? { signal } : {}) }, part);
     return scanned.found;
   });
   // Only now: the store must not learn whether there is such a group.

@@ -2,7 +2,7 @@
 // evaluation keys of a space under the profile `open`: what its store expands queries and packs
 // responses with (packages/scheme/README.md §9).
 
-import { HersError, type StageId } from '@hers/service';
+import type { StageId } from '@hers/service';
 import { fromHex, hex } from '../bytes.ts';
 import { type Fields, invalid } from '../fields/field.ts';
 import type { BlockColumns, List } from '../formats/lists.ts';
@@ -16,8 +16,8 @@ import {
   type ManifestEvaluation,
 } from '../formats/manifest.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
+import type { Space } from '../keys/space.ts';
 import type { CollectionSession } from './session.ts';
-import type { Space } from './space.ts';
 import { partitionOf, type View } from './view.ts';
 
 /** Seals under one epoch; random nonces of 96 bits may collide beyond 2^32 of them. */
@@ -168,38 +168,6 @@ export function evaluationOf(
 export function ownedDevices(devices: readonly ManifestDevice[], space: Space): number[] {
   const keyId = hex(space.key().keyId);
   return devices.flatMap(({ own, revoked }) => (own?.keyId === keyId && revoked === undefined ? [own.secret] : []));
-}
-
-/**
- * The lists with the evaluation keys of devices, by the numbers of their secrets; KEY_MISMATCH
- * where there are none. Number 0, that of the public key, is among those of the collection.
- */
-export function deviceLists({ manifest }: View, secrets: Iterable<readonly [Space, number]>): Uint8Array[] {
-  const lists = new Set<string>();
-  for (const [space, secret] of secrets) {
-    if (secret === OWN_DEVICE) continue;
-    const list = evaluationOf(manifest, space)?.devices?.[secret];
-    if (list === undefined)
-      throw new HersError('KEY_MISMATCH', 'there are no evaluation keys for this device; renew it');
-    lists.add(list);
-  }
-  return [...lists].map(fromHex);
-}
-
-/** The lists with the evaluation keys of these spaces; INTEGRITY where there are none. */
-export function evaluationLists({ manifest }: View, spaces: Iterable<Space>): Uint8Array[] {
-  const lists: Uint8Array[] = [];
-  for (const space of spaces) {
-    if (space.plan.profile !== 'open') continue;
-    const found = evaluationOf(manifest, space);
-    if (!found)
-      throw new HersError(
-        'INTEGRITY',
-        'this collection has lost its evaluation keys: optimize (hers optimize) makes them again',
-      );
-    for (const list of found.lists) lists.push(fromHex(list));
-  }
-  return lists;
 }
 
 /** Makes evaluation keys where a collection with open queries has none: when it is new, say. */

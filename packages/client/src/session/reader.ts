@@ -16,8 +16,8 @@ import {
 } from '../formats/manifest.ts';
 import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
+import type { Space } from '../keys/space.ts';
 import type { ListCache } from './list-cache.ts';
-import type { Space } from './space.ts';
 import {
   isFirstContact,
   laterOf,

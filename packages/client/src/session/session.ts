@@ -8,7 +8,8 @@ import { freeBytes, HersError, Renewable, type SealedRecord, type Service, SHARE
 import { concat, fromHex, hex, sha256 } from '../bytes.ts';
 import { columnOf } from '../fields/column.ts';
 import type { FieldValues } from '../fields/field.ts';
-import { sealCompressor } from '../formats/compressors.ts';
+import { packed, sealsOf } from '../formats/batch.ts';
+import { type Compression, sealCompressor } from '../formats/compressors.ts';
 import { type BlockColumns, type List, sealColumn, sealList } from '../formats/lists.ts';
 import {
   evaluationListsOf,
@@ -20,12 +21,9 @@ import {
 } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
-import { Candidates } from '../search/candidates.ts';
-import { Choices } from '../search/choice.ts';
-import { packed, sealsOf } from '../writing/batch.ts';
+import type { Space } from '../keys/space.ts';
 import { type Draft, evaluationOf, OWN_DEVICE, ownedDevices } from './draft.ts';
 import { CollectionReader, mayBeOvertaken, pauseAfter, type Source } from './reader.ts';
-import type { Compression, Space } from './space.ts';
 import { type Place, seenAfter, type VersionMemory } from './versions.ts';
 import { partitionOf, View } from './view.ts';
 
@@ -38,14 +36,13 @@ const MAX_ATTEMPTS = 100;
 const MAX_CONTRADICTIONS = 3;
 /** How often a server may restart in the middle of one change. */
 const MAX_LOST = 5;
+
 export class CollectionSession {
   readonly service: Service;
   readonly place: Place;
   readonly keyring: Keyring;
   readonly memory: VersionMemory;
   readonly reader: CollectionReader;
-  readonly candidates: Candidates;
-  readonly choices: Choices = new Choices();
   #view: Promise<View> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   /** Made, and not yet committed. */
@@ -57,7 +54,6 @@ export class CollectionSession {
     this.keyring = keyring;
     this.memory = memory;
     this.reader = new CollectionReader({ service, place, keyring, memory, cache, partitions });
-    this.candidates = new Candidates(this);
   }
 
   get name(): string {

@@ -7,7 +7,7 @@ import type { FieldValues } from '../fields/field.ts';
 import type { BlockColumns, List } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
-import type { Space } from './space.ts';
+import type { Space } from '../keys/space.ts';
 
 export type RecordLocation = { readonly block: ManifestBlock; readonly slot: number } | 'pending';
 

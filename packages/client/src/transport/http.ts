@@ -1,8 +1,7 @@
 // A Service over HTTP: the calls of `hers serve`, as paths, bodies and answers.
 
-import { peekAnyResponse } from '@hers/scheme/open';
+import { peekAnyResponse } from '@hers/scheme';
 import {
-  BLOCK_ID_BYTES,
   type CallOptions,
   type Change,
   type CollectionInfo,
@@ -13,6 +12,7 @@ import {
   decodeMessage,
   encodeCommit,
   encodeMessage,
+  encodeSearch,
   Framed,
   Grouped,
   HANDLE_BYTES,
@@ -259,26 +259,15 @@ export class HttpService implements Service {
     options?: SearchCallOptions,
   ): AsyncGenerator<readonly Uint8Array[]> {
     const path = this.#path(name, 'search');
-    const { version, blocks, evaluation, devices, queries, partial, inbox } = request;
-    const head = {
-      version,
-      ...(blocks ? { some: true } : {}),
-      ...(evaluation ? { evaluation: true } : {}),
-      ...(devices ? { devices: true } : {}),
-      ...(partial ? { partial } : {}),
-    };
+    const { open, queries, partial } = request;
     const onCoverage = partial ? worstCoverage(options?.onCoverage) : undefined;
-    const named = [
-      ...(blocks ? [packIds(blocks, BLOCK_ID_BYTES, 'a block id')] : []),
-      ...(evaluation ? [packIds(evaluation, LIST_ID_BYTES, 'a list id')] : []),
-      ...(devices ? [packIds(devices, LIST_ID_BYTES, 'a list id')] : []),
-    ];
     const views = options?.views ?? false;
     const expected = { ...RESPONSES, passing: views === 'passing' };
     for (const [i, group] of groups(queries).entries()) {
       // Questions go with the first group.
-      const about = i === 0 && inbox ? { ...head, inbox } : head;
-      const message = encodeMessage(about, [...named, ...group], this.#spare);
+      const about = i > 0 && open ? { ...request, open: { ...open, inbox: [] } } : request;
+      const { head, parts } = encodeSearch({ ...about, queries: group });
+      const message = encodeMessage(head, parts, this.#spare);
       this.#spare = undefined;
       const call = { method: 'POST', path, body: wholeBody(message), expected } as const;
       const read = unrepeated(expected.passing, onCoverage);

@@ -2,13 +2,13 @@
 
 import { freeBytes, MAX_REMOVED, Renewable, type SealedRecord, type StageId } from '@hers/service';
 import { hex } from '../bytes.ts';
+import { type PlainBatch, type SealedBatch, sealAt, sealsOf } from '../formats/batch.ts';
 import { List } from '../formats/lists.ts';
 import { type PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
 import { Draft } from '../session/draft.ts';
 import { InconsistentRead } from '../session/reader.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { partitionOf, type View } from '../session/view.ts';
-import { type PlainBatch, type SealedBatch, sealAt, sealsOf } from './batch.ts';
 
 /** What writing did to one record: its version before, if it was there, and after. */
 export interface Outcome {

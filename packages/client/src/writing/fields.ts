@@ -6,14 +6,14 @@
 import { HersError, MAX_REMOVED, refuseUnknown } from '@hers/service';
 import { fromHex } from '../bytes.ts';
 import { checkFields, type Fields, type FieldValues, invalid, quoted } from '../fields/field.ts';
+import { packed } from '../formats/batch.ts';
 import { List } from '../formats/lists.ts';
 import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import { checkPayload, type Payload, PendingRecord, type PlainRecord, valuesIn } from '../formats/records.ts';
-import { chosenCount, EXPIRES } from '../search/choice.ts';
+import { Choices, chosenCount, EXPIRES } from '../search/choice.ts';
 import { Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { isDead, partitionOf, type View } from '../session/view.ts';
-import { packed } from './batch.ts';
 import { namedRecords } from './enrolment.ts';
 import { BLOCKS_AT_ONCE, MAINTENANCE_OPTIONS, type MaintenanceOptions } from './maintenance.ts';
 
@@ -58,16 +58,16 @@ export async function dropFields(session: CollectionSession, names: readonly str
   const view = await session.refresh();
   for (const name of names) {
     if (!Object.hasOwn(view.manifest.fields, name)) throw invalid(`there is no field ${quoted(name)} to drop`);
-    checkDroppable(session, view, name);
+    checkDroppable(view, name);
   }
   // A change drops so many lists at most.
   for (const name of new Set(names)) await dropField(session, name);
 }
 
-function checkDroppable(session: CollectionSession, view: View, name: string): void {
+function checkDroppable(view: View, name: string): void {
   if (name === view.manifest.partitionBy)
     throw invalid(`the field ${quoted(name)} says in which partition a record is, and stays`);
-  if (name === EXPIRES && hasExpired(session, view))
+  if (name === EXPIRES && hasExpired(view))
     throw invalid(
       `records have expired, and without the field ${EXPIRES} they would be found again: expire them first`,
     );
@@ -77,7 +77,7 @@ function dropField(session: CollectionSession, name: string): Promise<void> {
   return session.write(async (view) => {
     const { [name]: type, ...fields } = view.manifest.fields;
     if (type === undefined) return { result: undefined };
-    checkDroppable(session, view, name);
+    checkDroppable(view, name);
     const draft = new Draft(view);
     draft.fields = checkFields(fields);
     draft.blocks = draft.blocks.map((block) => {
@@ -90,8 +90,8 @@ function dropField(session: CollectionSession, name: string): Promise<void> {
   });
 }
 
-function hasExpired({ choices }: CollectionSession, view: View): boolean {
-  return chosenCount(view, choices.of(view, undefined, Date.now())) < liveCount(view.manifest);
+function hasExpired(view: View): boolean {
+  return chosenCount(view, new Choices().of(view, undefined, Date.now())) < liveCount(view.manifest);
 }
 
 function missingFields(fields: Fields, { columns = {} }: ManifestBlock): string[] {

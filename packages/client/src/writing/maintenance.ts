@@ -6,13 +6,13 @@
 import { type OptionNames, refuseUnknown } from '@hers/service';
 import { hex } from '../bytes.ts';
 import { invalid } from '../fields/field.ts';
+import type { Compression } from '../formats/compressors.ts';
 import type { ListEntry } from '../formats/lists.ts';
 import type { Manifest, ManifestBlock } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
-import { chosenRecords, EXPIRES } from '../search/choice.ts';
+import { Choices, chosenRecords, EXPIRES } from '../search/choice.ts';
 import { completeEvaluation, Draft } from '../session/draft.ts';
 import type { CollectionSession } from '../session/session.ts';
-import type { Compression } from '../session/space.ts';
 import { isDead, partitionOf, type View } from '../session/view.ts';
 import { fillBlocks, namedRecords, removeRecords } from './enrolment.ts';
 import { PART_BYTES } from './upsert.ts';
@@ -265,7 +265,7 @@ export async function expire(session: CollectionSession, options: ExpireOptions)
     throw invalid(
       `nothing expires in this collection: it has no date field called ${EXPIRES}; addFields (hers fields add) adds one`,
     );
-  const choice = session.choices.of(view, { must: { field: EXPIRES, range: { lte: time } } }, undefined);
+  const choice = new Choices().of(view, { must: { field: EXPIRES, range: { lte: time } } }, undefined);
   const over = Array.from(chosenRecords(view, choice), ({ id }) => id);
   const receiptOf = ({ manifest, hash }: View, ids: readonly string[]): ExpiryReceipt => ({
     collection: session.name,

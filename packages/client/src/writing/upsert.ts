@@ -4,12 +4,12 @@
 import { checkVector } from '@hers/scheme';
 import { type Many, type OptionNames, refuseUnknown } from '@hers/service';
 import { invalid, valuesOf } from '../fields/field.ts';
+import { Packing, type PlainBatch, recordsOf, type SealedBatch } from '../formats/batch.ts';
 import type { Manifest } from '../formats/manifest.ts';
 import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
+import type { Space } from '../keys/space.ts';
 import type { CollectionSession } from '../session/session.ts';
-import type { Space } from '../session/space.ts';
 import { partitionOf } from '../session/view.ts';
-import { Packing, type PlainBatch, recordsOf, type SealedBatch } from './batch.ts';
 import { type Outcome, type SealedRecords, VaultBatch } from './enrolment.ts';
 import { optimize } from './maintenance.ts';
 

@@ -5,9 +5,15 @@ export { Evaluator, type OpenRows } from './fast.ts';
 export {
   encodePackedResponse,
   type OpenResult,
-  peekAnyResponse,
   resultOf,
   scannedQuery,
 } from './pack.ts';
 export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
-export { decodeOpenQuery, encodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';
+export {
+  decodeOpenQuery,
+  EXPANDED_BYTES,
+  encodeOpenQuery,
+  expandedBytes,
+  isOpenQuery,
+  type OpenQuery,
+} from './query.ts';

@@ -7,10 +7,11 @@
 
 import type { Block } from '../block.ts';
 import { HersError } from '../errors.ts';
+import { PACKED_LAYOUT, PLACE_BYTES } from '../layout.ts';
 import { type OpenSet, openSetById } from '../parameters.ts';
 import type { Query } from '../query.ts';
-import { decodeResponse, peekResponse } from '../response.ts';
-import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage, wordsAt } from '../wire.ts';
+import { decodeResponse, packedBlocks } from '../response.ts';
+import { finishMessage, ID_BYTES, openMessage, SEED_BYTES, startMessage, wordsAt } from '../wire.ts';
 import type { KeysHead } from './evaluation.ts';
 import type { OpenRows } from './fast.ts';
 import type { OpenQuery } from './query.ts';
@@ -43,8 +44,7 @@ export function packedHead(
   return { parameters, keyId, queryId, generation, bits0, bits1, blocks: results.map(({ block }) => block) };
 }
 
-const AT = { queryId: 32, generation: 48, blocks: 52, bits0: 53, bits1: 54, body: 56 };
-const PLACE_BYTES = ID_BYTES + 8;
+const AT = PACKED_LAYOUT;
 
 export function encodePackedResponse(response: PackedResponse): Uint8Array {
   const { parameters, keyId, blocks, mask, bodies } = response;
@@ -90,7 +90,7 @@ export function decodePackedResponse(input: Uint8Array): PackedResponse {
     bodyBytes !== many * (PLACE_BYTES + bytes0) + bytes1
   )
     throw contradiction();
-  const blocks = blocksIn(bytes, view, many).map(({ blockId, first, count }) => {
+  const blocks = packedBlocks(bytes).map(({ blockId, first, count }) => {
     if (count < 1 || first + count > n) throw contradiction();
     return { blockId: blockId.slice(), first, count };
   });
@@ -109,31 +109,6 @@ export function decodePackedResponse(input: Uint8Array): PackedResponse {
       return bytes.subarray(at, at + bytes0);
     }),
   };
-}
-
-function blocksIn(bytes: Uint8Array, view: DataView, many: number): OpenResult['block'][] {
-  return Array.from({ length: many }, (_, i) => {
-    const at = AT.body + i * PLACE_BYTES;
-    const [first, count] = [view.getUint32(at + ID_BYTES, true), view.getUint32(at + ID_BYTES + 4, true)];
-    return { blockId: bytes.subarray(at, at + ID_BYTES), first, count };
-  });
-}
-
-/** The query that a response answers and the blocks that it is for, without looking at the rest. */
-function peekPackedResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' | 'blocks'> {
-  const short = () => new HersError('MALFORMED', 'this is too short to be a packed response');
-  if (bytes.length < AT.body) throw short();
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const many = view.getUint8(AT.blocks);
-  if (many < 1 || bytes.length < AT.body + many * PLACE_BYTES) throw short();
-  return { queryId: bytes.subarray(AT.queryId, AT.queryId + ID_BYTES), blocks: blocksIn(bytes, view, many) };
-}
-
-/** The same of any response, packed or not. */
-export function peekAnyResponse(bytes: Uint8Array): Pick<PackedResponse, 'queryId' | 'blocks'> {
-  if (isKind(bytes, 'packed response')) return peekPackedResponse(bytes);
-  const { queryId, ...block } = peekResponse(bytes);
-  return { queryId, blocks: [block] };
 }
 
 /** Bits of a response that a result is read from. */

@@ -83,6 +83,9 @@ export function isOpenQuery(bytes: Uint8Array): boolean {
   return isKind(bytes, 'short query');
 }
 
+/** Bytes of rows of queries that a store expands at the same time, unless one has more. */
+export const EXPANDED_BYTES: number = 2 ** 26;
+
 /**
  * Bytes that the rows of a query take once they are expanded, as it says itself; zero for what is
  * no open query, or of a set that this version does not know.

@@ -1,8 +1,8 @@
 // The thread of assembler.ts.
 
 import { parentPort } from 'node:worker_threads';
+import { failureOf } from '../base/storage-errors.ts';
 import { Disk } from '../files/disk.ts';
-import { failureOf } from '../storage-errors.ts';
 import { type AssemblerAnswer, type AssemblerRequest, assembleSegment } from './assembler.ts';
 
 const running = new Map<number, AbortController>();

@@ -6,7 +6,7 @@ import { ReferenceKernel } from '@hers/scan';
 import { HersError } from '@hers/scheme';
 import { encodeBlock, Samples } from '@hers/service/samples';
 import { withFolder } from '../../testing/crash.ts';
-import { hex } from '../bytes.ts';
+import { hex } from '../base/bytes.ts';
 import { openStore } from '../store.ts';
 
 const kernel = async () => new ReferenceKernel();

@@ -4,8 +4,8 @@
 import { Worker } from 'node:worker_threads';
 import { buildSegment, decodeHeader, headerLength } from '@hers/scan';
 import { type BlockMatrix, blockMatrix, type ParameterSet } from '@hers/scheme';
+import { damaged, errorFrom, type Failure } from '../base/storage-errors.ts';
 import type { Disk } from '../files/disk.ts';
-import { damaged, errorFrom, type Failure } from '../storage-errors.ts';
 import { type KeptBlock, readKeptBlock, segmentName } from './rebuild.ts';
 
 /** Segments of at least this many bytes of blocks are assembled by the worker. */

@@ -4,9 +4,9 @@
 
 import { decodeHeader, headerLength, LANES, panelRuns, type SegmentHeader, takeRows } from '@hers/scan';
 import { type Block, decodeBlock, encodeBlock, HersError, polyWords } from '@hers/scheme';
-import { hex, sameBytes, sha256 } from '../bytes.ts';
+import { hex, sameBytes, sha256 } from '../base/bytes.ts';
+import { damaged } from '../base/storage-errors.ts';
 import type { Disk, DiskReader } from '../files/disk.ts';
-import { damaged } from '../storage-errors.ts';
 import type { StoredBlock } from './source.ts';
 
 const HEADER_START = 128;

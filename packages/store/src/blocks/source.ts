@@ -5,10 +5,10 @@
 
 import { type Kernel, type SegmentBlock, type SegmentHandle, type SegmentHeader, segmentBytes } from '@hers/scan';
 import { type Block, blockMatrix, HersError, parameterSetById } from '@hers/scheme';
-import { hex, sameBytes } from '../bytes.ts';
+import { hex, sameBytes } from '../base/bytes.ts';
+import { damaged, storageError } from '../base/storage-errors.ts';
 import type { BlockRow } from '../catalogue/tables.ts';
 import type { Disk } from '../files/disk.ts';
-import { damaged, storageError } from '../storage-errors.ts';
 import { keptBlock, readKeptBlock, readSegmentHeader } from './rebuild.ts';
 
 export class Source {

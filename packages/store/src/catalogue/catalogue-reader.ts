@@ -11,11 +11,12 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { HersError } from '@hers/service';
+import { damaged, readOnly, storageError } from '../base/storage-errors.ts';
 import type { Disk } from '../files/disk.ts';
-import { damaged, readOnly, storageError } from '../storage-errors.ts';
+import { CATALOGUE, SUMS, WAL } from '../files/layout.ts';
 import { Catalogue } from './catalogue.ts';
 import { JOURNAL } from './journal.ts';
-import { CATALOGUE, examineFile, openShared, type Proof, ROLLBACK, type SharedFile, SUMS, WAL } from './proof.ts';
+import { examineFile, openShared, type Proof, ROLLBACK, type SharedFile } from './proof.ts';
 
 /** How often apparent damage is checked again if something was written in the meantime. */
 const TRIES = 20;

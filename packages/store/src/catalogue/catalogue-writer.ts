@@ -2,28 +2,17 @@
 
 import { fstatSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
-import { fault } from '../faults.ts';
+import { fault } from '../base/faults.ts';
+import { damaged, isNoRoom, storageError } from '../base/storage-errors.ts';
 import { Disk } from '../files/disk.ts';
-import { checkFormat, isInUse } from '../files/layout.ts';
+import { CATALOGUE, checkFormat, isInUse, SUMS, WAL } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import { setAside } from '../files/lost-and-found.ts';
 import { giveReserveBack, keepReserve } from '../files/reserve.ts';
-import { damaged, isNoRoom, storageError } from '../storage-errors.ts';
 import { Catalogue } from './catalogue.ts';
 import { Journal, type JournalPart, type Mark } from './journal.ts';
 import { PageSums } from './page-sums.ts';
-import {
-  after,
-  CATALOGUE,
-  examineFile,
-  ofLog,
-  openShared,
-  type Proof,
-  ROLLBACK,
-  type SharedFile,
-  SUMS,
-  WAL,
-} from './proof.ts';
+import { after, examineFile, ofLog, openShared, type Proof, ROLLBACK, type SharedFile } from './proof.ts';
 import { readWal } from './wal.ts';
 
 /** Size of the log at which it is copied into the database. */

@@ -5,10 +5,11 @@
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
+import { damaged } from '../base/storage-errors.ts';
 import type { Disk } from '../files/disk.ts';
-import { damaged } from '../storage-errors.ts';
+import { CATALOGUE } from '../files/layout.ts';
 import type { JournalPart } from './journal.ts';
-import { CATALOGUE, type Proof } from './proof.ts';
+import type { Proof } from './proof.ts';
 
 /** The tables of a collection end in its number; see tables.ts. */
 const TABLE_OF_COLLECTION = /^(?:current|records|fresh|lists|blocks|segments|packs|stages|inbox|nonces|posted)_(\d+)$/;

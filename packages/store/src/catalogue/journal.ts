@@ -14,9 +14,9 @@
 
 import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import { checksum } from '@hers/ring';
-import { hex } from '../bytes.ts';
+import { hex } from '../base/bytes.ts';
+import { storageError } from '../base/storage-errors.ts';
 import type { Disk } from '../files/disk.ts';
-import { storageError } from '../storage-errors.ts';
 
 export const JOURNAL = 'catalogue.journal';
 

@@ -8,15 +8,12 @@
 
 import { closeSync, constants, fstatSync, openSync, readFileSync, readSync, type Stats, statSync } from 'node:fs';
 import { HersError } from '@hers/service';
+import { damaged, storageError } from '../base/storage-errors.ts';
 import type { Disk } from '../files/disk.ts';
-import { damaged, storageError } from '../storage-errors.ts';
+import { CATALOGUE, SUMS, WAL } from '../files/layout.ts';
 import { JOURNAL, type JournalContent, type Mark, readJournal } from './journal.ts';
 import { PageSums } from './page-sums.ts';
 import { EMPTY_WAL, readWal } from './wal.ts';
-
-export const CATALOGUE = 'catalogue.db';
-export const WAL: 'catalogue.db-wal' = `${CATALOGUE}-wal`;
-export const SUMS = 'catalogue.sums';
 
 const HEADER_BYTES = 100;
 const COUNTER_AT = 60; // "user version"

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { Samples } from '@hers/service/samples';
 import { withFolder } from '../../testing/crash.ts';
-import { hex } from '../bytes.ts';
+import { hex } from '../base/bytes.ts';
 import { Disk } from '../files/disk.ts';
 import { DELETED, encodePlace, type Place } from '../files/entry.ts';
 import { WritableCatalogue } from './catalogue-writer.ts';

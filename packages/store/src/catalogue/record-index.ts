@@ -7,11 +7,11 @@
 // special care after a crash.
 
 import { HANDLE_BYTES } from '@hers/service';
-import { asBuffer, handleKey } from '../bytes.ts';
-import { fault } from '../faults.ts';
+import { asBuffer, handleKey } from '../base/bytes.ts';
+import { fault } from '../base/faults.ts';
+import { SerialQueue } from '../base/serial-queue.ts';
 import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/entry.ts';
 import { ROW_BYTES } from '../files/vault.ts';
-import { SerialQueue } from '../serial-queue.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { Tables } from './tables.ts';
 

@@ -3,7 +3,7 @@
 
 import type { StatementSync } from 'node:sqlite';
 import { HANDLE_BYTES, type InboxItem } from '@hers/service';
-import { handleKey } from '../bytes.ts';
+import { handleKey } from '../base/bytes.ts';
 import { encodePlace, PLACE_BYTES } from '../files/entry.ts';
 import type { Catalogue } from './catalogue.ts';
 

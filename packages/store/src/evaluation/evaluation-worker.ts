@@ -16,8 +16,8 @@ import {
   type OpenQuery,
   resultOf,
 } from '@hers/scheme/open';
-import { hex } from '../bytes.ts';
-import { failureOf } from '../storage-errors.ts';
+import { hex } from '../base/bytes.ts';
+import { failureOf } from '../base/storage-errors.ts';
 import type { EvaluationAnswer, EvaluationRequest } from './evaluator.ts';
 
 /** By the id of their key. */

@@ -6,16 +6,20 @@ import { Worker } from 'node:worker_threads';
 import { HersError } from '@hers/scheme';
 import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
-import { checkBytes, hex } from '../bytes.ts';
-import type { Collection } from '../collection.ts';
-import { readLists } from '../reading.ts';
-import { errorFrom, type Failure } from '../storage-errors.ts';
+import { checkBytes, hex } from '../base/bytes.ts';
+import { errorFrom, type Failure } from '../base/storage-errors.ts';
 
-/**
- * Where the lists with keys are read: in the collection itself, or, for a shard, in others of its
- * collection too.
- */
 export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<Uint8Array>;
+
+/** The lists of a collection that hold keys. */
+export interface KeyLists {
+  /** The id of the collection. */
+  readonly id: Uint8Array;
+  /** Aborted when the collection ends. */
+  readonly ending: AbortSignal;
+  has(list: Uint8Array): boolean;
+  readonly read: ReadLists;
+}
 
 /** A thread that has nothing to do ends after so long. */
 const IDLE_MS = 60_000;
@@ -174,27 +178,25 @@ export class Evaluators {
 
   /**
    * Calls `use` with the keys in these lists of a collection, which are loaded unless they are
-   * there. They stay there as long as it takes, and a while longer. With `read`, whether the lists
-   * are there was found out before.
+   * there. They stay there as long as it takes, and a while longer.
    */
   async *using<T>(
-    collection: Collection,
+    collection: KeyLists,
     lists: readonly Uint8Array[],
     signal: AbortSignal,
-    read: ReadLists | undefined,
     use: (keys: LoadedKeys) => AsyncGenerator<T>,
   ): AsyncGenerator<T> {
     if (lists.length === 0 || lists.length > MAX_PIECES)
       throw new HersError('INVALID_ARGUMENT', `a search names from 1 to ${MAX_PIECES} lists of evaluation keys`);
     for (const id of lists) checkBytes(id, 'the id of a list', LIST_ID_BYTES);
     const name = [hex(collection.id), ...lists.map(hex)].join(' ');
-    const dropped = read ? undefined : lists.find((id) => !collection.tables.listPlace(id));
+    const dropped = lists.find((id) => !collection.has(id));
     if (dropped) {
       const old = this.#entries.get(name);
       if (old?.users === 0) this.#unload(name, old);
       throw new HersError('NOT_FOUND', `there is no list ${hex(dropped)} in this collection`);
     }
-    const entry = this.#entries.get(name) ?? this.#load(name, collection, lists, read);
+    const entry = this.#entries.get(name) ?? this.#load(name, collection, lists);
     this.#entries.delete(name);
     this.#entries.set(name, entry);
     clearTimeout(entry.timer);
@@ -209,16 +211,11 @@ export class Evaluators {
     }
   }
 
-  #load(
-    name: string,
-    collection: Collection,
-    lists: readonly Uint8Array[],
-    read: ReadLists = (ids, signal) => readLists(collection, ids, signal),
-  ): Entry {
+  #load(name: string, { read, ending }: KeyLists, lists: readonly Uint8Array[]): Entry {
     this.#makeRoom();
     const keys = new LoadedKeys(() => this.#unload(name, entry));
     // Whoever asked first may leave before it is ready.
-    const ready = keys.prepare(read(lists, collection.ending.signal));
+    const ready = keys.prepare(read(lists, ending));
     const entry: Entry = { keys, ready, users: 0, timer: undefined };
     this.#entries.set(name, entry);
     ready.then(
@@ -271,10 +268,9 @@ export const deviceName = (keyId: Uint8Array, device: number): string => `${hex(
  * prepared sooner than a query is expanded, and a device that is revoked leaves nothing behind.
  */
 export async function readDevicePieces(
-  collection: Collection,
+  { read }: KeyLists,
   lists: readonly Uint8Array[],
   signal: AbortSignal,
-  read: ReadLists = (ids, signal) => readLists(collection, ids, signal),
 ): Promise<DevicePieces> {
   const pieces = new Map<string, Uint8Array>();
   if (lists.length > MAX_DEVICES)

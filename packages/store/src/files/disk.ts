@@ -26,7 +26,7 @@ import { rename, rm } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { HersError } from '@hers/service';
-import { damaged, kindError, storageError } from '../storage-errors.ts';
+import { damaged, kindError, storageError } from '../base/storage-errors.ts';
 
 export type Step =
   | { readonly kind: 'create'; readonly path: string }

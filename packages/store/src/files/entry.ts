@@ -10,8 +10,8 @@
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
-import { sameBytes } from '../bytes.ts';
-import { damaged, REPAIR } from '../storage-errors.ts';
+import { sameBytes } from '../base/bytes.ts';
+import { damaged, REPAIR } from '../base/storage-errors.ts';
 
 const MAGIC = 0x4b43415053524548n; // 'HERSPACK'
 const VERSION = 1;

@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
 import { isFileThere } from '@hers/service/target';
-import { storageError } from '../storage-errors.ts';
+import { storageError } from '../base/storage-errors.ts';
 
 /** Between two attempts, with jitter, so that waiting processes do not retry in step. */
 const PAUSE_MS = 10;

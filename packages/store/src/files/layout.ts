@@ -17,9 +17,8 @@
 
 import { readFileSync } from 'node:fs';
 import { HersError, otherFormat } from '@hers/service';
-import { CATALOGUE } from '../catalogue/proof.ts';
-import { fault } from '../faults.ts';
-import { storageError } from '../storage-errors.ts';
+import { fault } from '../base/faults.ts';
+import { storageError } from '../base/storage-errors.ts';
 import type { Disk } from './disk.ts';
 import { LOST_AND_FOUND, setAside, type Tail } from './lost-and-found.ts';
 
@@ -35,6 +34,9 @@ export const WRITER_FILE = 'writer';
 export const BLOCKS = 'blocks';
 export const SEGMENTS = 'segments';
 export const VAULT = 'vault';
+export const CATALOGUE = 'catalogue.db';
+export const WAL: 'catalogue.db-wal' = `${CATALOGUE}-wal`;
+export const SUMS = 'catalogue.sums';
 const FOLDERS = [BLOCKS, SEGMENTS, VAULT];
 
 export const packPath = (collectionNumber: number, pack: number) => `${VAULT}/${collectionNumber}-${pack}.pack`;

@@ -6,7 +6,7 @@ import { accessSync, closeSync, constants, readFileSync, rmSync, writeFileSync }
 import { hostname } from 'node:os';
 import { DatabaseSync } from 'node:sqlite';
 import { HersError } from '@hers/service';
-import { isNotWritable, storageError } from '../storage-errors.ts';
+import { isNotWritable, storageError } from '../base/storage-errors.ts';
 import type { Disk } from './disk.ts';
 import { FileLock } from './file-lock.ts';
 import { hasFormat, LOCK_FILE, WRITER_FILE } from './layout.ts';

@@ -1,9 +1,9 @@
 // The packs of one collection: batches append to them, and entries are read by place or in order.
 
 import { HANDLE_BYTES, HersError } from '@hers/service';
-import { fault } from '../faults.ts';
-import { SerialQueue } from '../serial-queue.ts';
-import { damaged } from '../storage-errors.ts';
+import { fault } from '../base/faults.ts';
+import { SerialQueue } from '../base/serial-queue.ts';
+import { damaged } from '../base/storage-errors.ts';
 import type { Disk, DiskFile, DiskReader } from './disk.ts';
 import {
   checkPackHeader,

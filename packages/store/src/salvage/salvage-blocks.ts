@@ -4,8 +4,8 @@
 import { checksum } from '@hers/ring';
 import { decodeHeader, headerLength, LANES, rowBytes, type SegmentHeader } from '@hers/scan';
 import { decodeBlock, parameterSetById, polyWords, rowsOf } from '@hers/scheme';
+import { hex } from '../base/bytes.ts';
 import { type ReadBlock, readInSegment } from '../blocks/rebuild.ts';
-import { hex } from '../bytes.ts';
 import type { Disk, DiskReader } from '../files/disk.ts';
 import type { FolderFile } from './salvage.ts';
 import type { SegmentRow } from './salvage-catalogue.ts';

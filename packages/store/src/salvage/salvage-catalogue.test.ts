@@ -5,7 +5,7 @@ import { it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import { Samples } from '@hers/service/samples';
 import { withFolder } from '../../testing/crash.ts';
-import { handleKey } from '../bytes.ts';
+import { handleKey } from '../base/bytes.ts';
 import { Disk } from '../files/disk.ts';
 import { RECORD } from '../files/entry.ts';
 import { packPath } from '../files/layout.ts';

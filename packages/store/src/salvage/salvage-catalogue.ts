@@ -8,11 +8,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { HANDLE_BYTES } from '@hers/service';
-import { asBuffer, handleKey, hex } from '../bytes.ts';
+import { asBuffer, handleKey, hex } from '../base/bytes.ts';
 import type { JournalCollection } from '../catalogue/journal.ts';
-import { CATALOGUE, WAL } from '../catalogue/proof.ts';
 import type { Disk } from '../files/disk.ts';
 import { DELETED, decodePlace, PLACE_BYTES, type Place } from '../files/entry.ts';
+import { CATALOGUE, WAL } from '../files/layout.ts';
 import { ROW_BYTES } from '../files/vault.ts';
 
 /** A collection, as the journal or a catalogue knows it. */

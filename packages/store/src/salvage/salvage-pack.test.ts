@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
+import { damaged, storageError } from '../base/storage-errors.ts';
 import { Disk, type DiskReader } from '../files/disk.ts';
 import { entryBytes, LIST, packHeader, RECORD, writeEntry } from '../files/entry.ts';
-import { damaged, storageError } from '../storage-errors.ts';
 import { type ByteRange, entriesOf, type FoundEntry, PackSalvage, readThrough } from './salvage-pack.ts';
 
 let folder = '';

@@ -5,6 +5,7 @@
 
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, HersError } from '@hers/service';
+import { damaged } from '../base/storage-errors.ts';
 import type { DiskReader } from '../files/disk.ts';
 import {
   checkPackHeader,
@@ -15,7 +16,6 @@ import {
   PACK_HEADER_BYTES,
   RECORD,
 } from '../files/entry.ts';
-import { damaged } from '../storage-errors.ts';
 
 const WINDOW_BYTES = 2 ** 22;
 /**

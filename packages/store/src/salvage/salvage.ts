@@ -6,8 +6,8 @@
 import { type Dirent, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { HersError, otherFormat, refuseUnknown } from '@hers/service';
+import { hex } from '../base/bytes.ts';
 import type { ReadBlock } from '../blocks/rebuild.ts';
-import { hex } from '../bytes.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
 import { type Entry, PACK_HEADER_BYTES, type Place, RECORD } from '../files/entry.ts';

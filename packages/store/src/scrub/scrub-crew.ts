@@ -3,8 +3,8 @@
 
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
-import { SerialQueue } from '../serial-queue.ts';
-import { errorFrom, type Failure } from '../storage-errors.ts';
+import { SerialQueue } from '../base/serial-queue.ts';
+import { errorFrom, type Failure } from '../base/storage-errors.ts';
 import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
 
 /** A smaller folder is read without threads. */

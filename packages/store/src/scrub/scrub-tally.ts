@@ -3,10 +3,10 @@
 // on both sides. The sums do not depend on the order, so both sides are read front to back.
 
 import { HANDLE_BYTES } from '@hers/service';
+import { pausing } from '../base/serial-queue.ts';
 import type { Collection } from '../collection.ts';
 import { encodePlace, type Place } from '../files/entry.ts';
 import { ROW_BYTES } from '../files/vault.ts';
-import { pausing } from '../serial-queue.ts';
 
 /** Rows of the catalogue read at once, which blocks the event loop for a few milliseconds. */
 const SLICE = 2 ** 13;

@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { checksum } from '@hers/ring';
 import { HANDLE_BYTES, LIST_ID_BYTES } from '@hers/service';
-import { sameBytes, sha256 } from '../bytes.ts';
+import { sameBytes, sha256 } from '../base/bytes.ts';
+import { damaged, kindError, storageError } from '../base/storage-errors.ts';
 import { readFully } from '../files/disk.ts';
 import { checkPackHeader, type Entry, entryLength, PACK_HEADER_BYTES, RECORD, readEntry } from '../files/entry.ts';
-import { damaged, kindError, storageError } from '../storage-errors.ts';
 import { type Sum, Tally } from './scrub-tally.ts';
 
 /**

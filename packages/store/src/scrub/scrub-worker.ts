@@ -1,7 +1,7 @@
 // A thread of scrub-crew.ts.
 
 import { parentPort } from 'node:worker_threads';
-import { failureOf } from '../storage-errors.ts';
+import { failureOf } from '../base/storage-errors.ts';
 import type { Answer } from './scrub-crew.ts';
 import { runTask, Scratch, type Task } from './scrub-task.ts';
 

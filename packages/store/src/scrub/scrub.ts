@@ -3,14 +3,14 @@
 // needs the catalogue is done here.
 
 import { type CallOptions, HANDLE_BYTES, HersError, LIST_ID_BYTES } from '@hers/service';
+import { asBuffer, handleKey, hex } from '../base/bytes.ts';
+import { damaged } from '../base/storage-errors.ts';
 import { readSegmentHeader } from '../blocks/rebuild.ts';
 import { isAt, type Source, type StoredBlock } from '../blocks/source.ts';
-import { asBuffer, handleKey, hex } from '../bytes.ts';
 import type { Collection } from '../collection.ts';
 import type { Disk } from '../files/disk.ts';
 import { PACK_HEADER_BYTES } from '../files/entry.ts';
 import { atOneMoment, entriesMissing, isFrozen, type Moment, recordPlaces } from '../snapshot.ts';
-import { damaged } from '../storage-errors.ts';
 import { ScrubCrew } from './scrub-crew.ts';
 import { type Sum, Tally, talliesOf } from './scrub-tally.ts';
 import { type Done, type Entries, LIST_ROW, RECORD_ROW, STRETCH_BYTES, type Task } from './scrub-task.ts';

@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { HersError } from '@hers/service';
 import { encodeBlock, Samples } from '@hers/service/samples';
-import type { Batch } from './files/vault.ts';
-import { openStore } from './index.ts';
-import { Stages } from './stages.ts';
+import type { Batch } from '../files/vault.ts';
+import { openStore } from '../index.ts';
+import { Stages } from '../stages.ts';
 
 const text = (value: string) => new TextEncoder().encode(value);
 

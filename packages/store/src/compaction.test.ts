@@ -5,11 +5,11 @@ import { it } from 'node:test';
 import { ReferenceKernel } from '@hers/scan';
 import type { Block } from '@hers/scheme';
 import { encodeBlock, encodeQuery, expectedResponses, Samples } from '@hers/service/samples';
-import { withFolder } from '../../testing/crash.ts';
-import { hex } from '../bytes.ts';
-import { type FolderStore, openStore } from '../store.ts';
+import { withFolder } from '../testing/crash.ts';
+import { hex } from './base/bytes.ts';
+import type { StoredBlock } from './blocks/source.ts';
 import { planCompaction } from './compaction.ts';
-import type { StoredBlock } from './source.ts';
+import { type FolderStore, openStore } from './store.ts';
 
 const kernel = async () => new ReferenceKernel();
 

@@ -7,8 +7,8 @@
 
 import type { Many } from '@hers/service';
 import { hex } from '../bytes.ts';
-import type { Seen } from '../session/versions.ts';
-import { manifestHash } from './manifest.ts';
+import { manifestHash } from '../formats/manifest.ts';
+import type { Seen } from './versions.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
 const SNAPSHOT_VERSION = 1;

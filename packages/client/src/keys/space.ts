@@ -2,20 +2,14 @@
 // them, and the keys for it. A key belongs to the whole plan, so another compressor means another
 // epoch (or an epoch in which nothing is indexed yet).
 
-import type { Compressor } from '@hers/compress';
 import { type Plan, plan, slotsFor } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey } from '@hers/scheme/secret';
+import { type DeviceRanking, openRanking } from '../crew/accelerator.ts';
 import { type Crew, InProcessCrypto, type KeyMaterial, keyFrom } from '../crew/crew.ts';
+import type { Compression } from '../formats/compressors.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord, PlainRecord, Projection } from '../formats/records.ts';
-import { wipedKey } from '../keys/sealing.ts';
-import { type DeviceRanking, openRanking } from '../search/accelerator.ts';
-
-export interface Compression {
-  readonly compressor: Compressor;
-  /** SHA-256 of its file, hexadecimal. */
-  readonly digest: string;
-}
+import { wipedKey } from '../sealing/sealing.ts';
 
 type Indexable = PlainRecord | PendingRecord;
 
@@ -67,7 +61,7 @@ export class Space {
   /** Ranks responses where a store in this process has left them, if that is possible here. */
   device(): DeviceRanking | undefined {
     if (this.plan.profile === 'open') return undefined;
-    this.#device ??= openRanking(() => this.key());
+    this.#device ??= openRanking?.(() => this.key());
     return this.#device?.isSpent ? undefined : this.#device;
   }
 

@@ -19,12 +19,12 @@ import { randomBytes } from 'node:crypto';
 import { segmentBlocks } from '@hers/scan';
 import { parameterSetById } from '@hers/scheme';
 import { PARTITION_BYTES, type Partitions } from '@hers/service';
-import type { Collection } from '../collection.ts';
-import { fault } from '../faults.ts';
-import { SEGMENTS, segmentPath } from '../files/layout.ts';
-import { storageError } from '../storage-errors.ts';
-import { keptBlock } from './rebuild.ts';
-import { isFull, type Source, type StoredBlock } from './source.ts';
+import { fault } from './base/faults.ts';
+import { storageError } from './base/storage-errors.ts';
+import { keptBlock } from './blocks/rebuild.ts';
+import { isFull, type Source, type StoredBlock } from './blocks/source.ts';
+import type { Collection } from './collection.ts';
+import { SEGMENTS, segmentPath } from './files/layout.ts';
 
 export type CompactionMode = 'busy' | 'quiet' | 'purge';
 

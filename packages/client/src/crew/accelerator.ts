@@ -4,15 +4,15 @@
 
 import type { CanaryPlace, CollectionKey, QuerySecret } from '@hers/scheme/secret';
 import type { KeptResponses } from '@hers/service';
-import type { RankOptions } from '../crew/crew.ts';
 import type { Codes } from '../fields/column.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
+import type { RankOptions } from './crew.ts';
 import type { Candidate } from './ranking.ts';
 
 export { fromHex, hex } from '../bytes.ts';
-export { type DecryptTask, encrypted, type RankOptions, rankResponses } from '../crew/crew.ts';
 export type { Codes } from '../fields/column.ts';
 export type { ManifestBlock } from '../formats/manifest.ts';
+export { type DecryptTask, encrypted, type RankOptions, rankResponses } from './crew.ts';
 export { type Candidate, floorOf, GroupedRanking, type Order } from './ranking.ts';
 
 /** The blocks of one space in one view, by the numbers that candidates have. */
@@ -61,11 +61,10 @@ export interface DeviceRanking {
 /** Opens a ranking for a key, or returns undefined where there is no device. */
 type OpenRanking = (key: () => CollectionKey) => DeviceRanking | undefined;
 
-let opener: OpenRanking = () => undefined;
+/** Undefined where no package has registered one. */
+export let openRanking: OpenRanking | undefined;
 
 /** Sets what ranks on a device, for all collections that are opened from now on. */
 export function registerRanking(open: OpenRanking): void {
-  opener = open;
+  openRanking = open;
 }
-
-export const openRanking: OpenRanking = (key) => opener(key);

@@ -4,7 +4,7 @@
 
 import { Framed, HANDLE_BYTES, HersError, type SealedRecord } from '@hers/service';
 import { putText } from '../bytes.ts';
-import type { PlainRecord, Projection } from '../formats/records.ts';
+import type { PlainRecord, Projection } from './records.ts';
 
 /** Hexadecimal digits of a handle, and of a version. */
 const NAME_DIGITS = 32;
