@@ -27,7 +27,14 @@ export const near = (i: number, seed = 1) => {
 export async function world(
   count = 40,
   cheat: Partial<Service> = {},
-  options: { partitionBy?: string; cors?: string[]; dimension?: number; inbox?: InboxLimits } = {},
+  options: {
+    partitionBy?: string;
+    cors?: string[];
+    dimension?: number;
+    inbox?: InboxLimits;
+    /** Returns the bytes that the server takes its process to have. */
+    measure?: () => number;
+  } = {},
 ) {
   const methods: Partial<Service> = { ...cheat };
   const folder = await mkdtemp(join(tmpdir(), 'hers-devices-'));
@@ -44,6 +51,7 @@ export async function world(
     tokens: file.path,
     ...(options.inbox ? { inbox: options.inbox } : {}),
     ...(options.cors ? { cors: options.cors } : {}),
+    ...(options.measure ? { measure: options.measure } : {}),
   });
   const key = MasterSeed.generate();
   const versions = new InMemoryVersions();
