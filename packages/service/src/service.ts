@@ -81,8 +81,8 @@ export const CHANGE_FIELDS: OptionNames<Change> = {
 /** A search without its queries. */
 export interface Searched {
   /**
-   * The version of the manifest that the client knows. STALE when it is not the current one, nor one
-   * of which the store still knows the blocks: a cluster does for half a minute.
+   * The version of the manifest that the client knows. STALE when it is not the current one, nor
+   * one of which the store still knows the blocks: a cluster does for half a minute.
    */
   readonly version: number;
   /** Only these blocks, each scanned once however often it is named; all of them by default. */
@@ -102,7 +102,9 @@ export interface OpenSearch {
   readonly evaluation: readonly Uint8Array[];
   /** The lists that hold those of single devices, by id, for queries under keys of their own. */
   readonly devices: readonly Uint8Array[];
-  /** Questions of the inbox, by number: their queries are searched for as well, after the others. */
+  /**
+   * Questions of the inbox, by number: their queries are searched for as well, after the others.
+   */
   readonly inbox: readonly number[];
 }
 
@@ -119,7 +121,9 @@ export interface SearchedShard extends Searched {
   readonly name: string;
   /** Which state has this version. Unknown for some of the past: then a replica must be later. */
   readonly state?: string;
-  /** Lists with evaluation keys that this shard must have. The node that searches reads them there. */
+  /**
+   * Lists with evaluation keys that this shard must have. The node that searches reads them there.
+   */
   readonly lists?: readonly Uint8Array[];
 }
 

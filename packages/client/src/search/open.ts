@@ -70,7 +70,9 @@ export function questions(asked: readonly Asked[]): MakeQueries {
   };
 }
 
-/** Names the evaluation keys that the store needs for these queries; INTEGRITY if there are none. */
+/**
+ * Names the evaluation keys that the store needs for these queries; INTEGRITY if there are none.
+ */
 function requestFor({ manifest }: View, queries: readonly Query[]): OpenSearch {
   const evaluation = [...new Set(queries.map(({ of }) => of.space))].flatMap((space) => {
     const found = evaluationOf(manifest, space);

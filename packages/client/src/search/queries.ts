@@ -35,7 +35,9 @@ export interface Queries {
   readonly probes: number;
   /** Their part of the request to the store. */
   readonly request: Pick<SearchRequest, 'queries' | 'open'>;
-  /** Returns a vector as pending records are indexed; undefined if it cannot be compared with them. */
+  /**
+   * Returns a vector as pending records are indexed; undefined if it cannot be compared with them.
+   */
   indexed(probe: number): Promise<Float32Array | undefined>;
 }
 
