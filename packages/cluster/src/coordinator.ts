@@ -178,7 +178,7 @@ export class Coordinator implements Service {
     request: SearchRequest,
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
-    checkBlocks(options?.partitions, request.blocks);
+    if (options?.partitions) checkBlocks(options.partitions, request.blocks);
     const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
     try {
       const current = await this.#collections.current(name, signal);

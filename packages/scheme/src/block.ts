@@ -5,7 +5,7 @@ import type { Words } from '@hers/ring';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { HersError } from './errors.ts';
 import { BLOCK_MASK, BLOCK_MASK_BITS } from './layout.ts';
-import { masksOf, type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
+import { checkReduced, masksOf, type ParameterSet, parameterSetById, polyWords, ringOf } from './parameters.ts';
 import {
   BLOCK_OVERHEAD,
   finishMessage,
@@ -104,16 +104,6 @@ export function decodeBlock(input: Uint8Array): Block {
     seed: bytes.slice(bodyAt, bodyAt + SEED_BYTES),
     rows,
   };
-}
-
-/** Every residue below its prime: the kernels count on it. */
-export function checkReduced(parameters: ParameterSet, residues: Uint32Array, kind: string): void {
-  const ring = ringOf(parameters);
-  const words = polyWords(parameters);
-  for (let at = 0; at < residues.length; at += words) {
-    if (!ring.isReduced(residues.subarray(at, at + words)))
-      throw new HersError('MALFORMED', `this ${kind} holds a residue that is not below its prime`);
-  }
 }
 
 /** The seed of mask number `mask` of a block: that of the block, or what it is hashed to. */

@@ -301,3 +301,13 @@ function blockSize(n: number, logQ: number): number {
   }
   return high;
 }
+
+/** Refuses residues that are not below their prime: the kernels count on it. */
+export function checkReduced(parameters: ParameterSet, residues: Uint32Array, kind: string): void {
+  const ring = ringOf(parameters);
+  const words = polyWords(parameters);
+  for (let at = 0; at < residues.length; at += words) {
+    if (!ring.isReduced(residues.subarray(at, at + words)))
+      throw new HersError('MALFORMED', `this ${kind} holds a residue that is not below its prime`);
+  }
+}

@@ -1,10 +1,9 @@
 // A query: one encrypted scalar per coordinate, and the mask rows' counterparts (README.md §2). On
 // the wire the uniform halves are a seed.
 
-import { checkReduced } from './block.ts';
 import { HersError } from './errors.ts';
 import { QUERY_MASK, QUERY_MASK_BITS } from './layout.ts';
-import { type ParameterSet, parameterSetById, polyWords, ringOf, rowsOf } from './parameters.ts';
+import { checkReduced, type ParameterSet, parameterSetById, polyWords, ringOf, rowsOf } from './parameters.ts';
 import {
   finishMessage,
   getWords,

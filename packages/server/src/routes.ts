@@ -247,7 +247,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
         const said = decodeSearch(message, call.unpack);
         const request = said.open ? await withQuestions(service, call, said, said.open) : said;
         call.guest.hold.reserve(QUERY_COST * request.queries.reduce((sum, { length }) => sum + length, 0));
-        checkBlocks(call.partitions, request.blocks);
+        if (call.partitions) checkBlocks(call.partitions, request.blocks);
         const reply = await call.itemPieces(scans.search(call.name, request, call.guest));
         // A search that ended before its time may still be part of a scan.
         if (!call.signal.aborted) call.freeBody();

@@ -41,8 +41,7 @@ export function notHeld(what: string): HersError {
  * The blocks that a search names, if it is held to partitions. Blocks of others are not there for
  * it. It has to name some: which ones there are only the manifest says.
  */
-export function checkBlocks(partitions: Partitions | undefined, blocks: readonly Uint8Array[] | undefined): void {
-  if (!partitions) return;
+export function checkBlocks(partitions: Partitions, blocks: readonly Uint8Array[] | undefined): void {
   if (!blocks) throw notHeld('a search of all blocks');
   const other = blocks.find((id) => !isOf(partitions, id));
   if (other) throw new HersError('NOT_FOUND', `there is no block ${bytesToHex(other)} in this collection`);

@@ -134,7 +134,7 @@ async function* scanWith<Q extends Comparable>(
   signal: AbortSignal,
   { partitions }: SearchCallOptions,
 ): Responses {
-  for (const { blocks } of searched) checkBlocks(partitions, blocks);
+  if (partitions) for (const { blocks } of searched) checkBlocks(partitions, blocks);
   const [{ collection }] = searched;
   const wanted = searched.map((each) => blocksOf(each.collection, each));
   const scans = scansOf(concatenated(wanted), encoded.map(strategy.decode));

@@ -89,9 +89,10 @@ export function bySpace(view: View, blocks: readonly ManifestBlock[]): readonly 
     all = [...numbers].map(([space, own]) => {
       const ownBlocks = own.map((number) => blocks[number]);
       const records = ownBlocks.reduce((sum, { count, dead }) => sum + count - dead.length, 0);
+      const canaries = new Map(ownBlocks.map((block) => [block, space.canariesOf(block)]));
       return {
         ...{ space, numbers: own, blocks: ownBlocks, records },
-        canariesOf: (block) => space.canariesOf(block),
+        canariesOf: (block) => canaries.get(block)!,
         sumsOf: ({ id }) => view.scoreSums.get(id),
       };
     });

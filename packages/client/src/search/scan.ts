@@ -290,15 +290,15 @@ function expectedBy(
   const { queryId, blocks: named } = peekAnyResponse(response);
   const progress = asked.get(nameOf(queryId));
   if (!progress) throw notAsked();
-  const { space, numbers: own } = progress.query.of;
-  const missing = (progress.missing ??= new Missing(own, blocks.length));
+  const { of } = progress.query;
+  const missing = (progress.missing ??= new Missing(of.numbers, blocks.length));
   const answered: Answered[] = [];
   for (let place = 0; place < named.length; place++) {
     const { blockId, first, count } = named[place];
     const number = numbers.get(nameOf(blockId));
     if (number === undefined) throw notAsked();
     const block = blocks[number];
-    if (first !== 0 || count !== space.canariesOf(block).slots)
+    if (first !== 0 || count !== of.canariesOf(block).slots)
       throw new HersError(
         'INTEGRITY',
         'the store answered for a block with another number of records than the manifest names',
@@ -434,7 +434,7 @@ async function scanBlocks(
         const copy = gathered.add(response);
         for (const { number, place } of answered) {
           const { id, dead } = blocks[number];
-          const canaries = query.of.space.canariesOf(blocks[number]);
+          const canaries = query.of.canariesOf(blocks[number]);
           const groups = groupBy === undefined ? undefined : codesOf(number);
           const sums = view.scoreSums.get(id);
           const slots = slotsOf?.(number);
