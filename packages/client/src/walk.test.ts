@@ -9,7 +9,7 @@ import { type Trace, traceModules } from '../testing/trace.ts';
 const MOST_FILES = { folder: 45, http: 67 };
 
 /** Paths about devices, their inbox, the profile `open` and accelerators. */
-const FOREIGN = [/device/, /inbox|envelope|keeper/, /evaluation/, /\/open[/.]/, /accelerator|cuda|gpu/];
+const FOREIGN = [/device/, /inbox|envelope|keeper/, /evaluation/, /\/open[/.]/, /accelerator|cuda|gpu|\/kept/];
 
 // Coverage could not find its places in sources that the trace has changed.
 const skip = process.env.NODE_V8_COVERAGE ? 'coverage is measured' : false;

@@ -2,42 +2,16 @@
 // folders. Records go to shards by their handles, lists and blocks by their ids. The first shard is
 // the home of its collection: its manifest holds the client's, and the version of every shard.
 
-import {
-  type CallOptions,
-  decodeMessage,
-  encodeMessage,
-  type Many,
-  type SearchCallOptions,
-  type SearchedShard,
-  type Service,
-  type StageId,
-} from '@hers/service';
-import { type ShardChange, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
+import type { ShardCalls } from '@hers/server';
+import { type CallOptions, decodeMessage, encodeMessage, type Many, type Service } from '@hers/service';
+import { type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
 import { checkFormat, FORMAT, isCount, isObject, readDocument } from './arguments.ts';
 
 /**
  * What a node does for the others: the calls of a Service for its shards, and a few of their own.
  */
-export interface ShardService extends Service {
-  /** Stages a change of a shard, if it can be applied to what the shard is now. */
-  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
-  /**
-   * Applies it, unless the shard has the version that it makes, or a later one. STALE if it has
-   * that by another change.
-   */
-  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
-  /** The version of a shard, and which change made it. */
-  getState(name: string, options?: CallOptions): Promise<ShardState>;
-  /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
-  searchShards(
-    shards: readonly SearchedShard[],
-    queries: readonly Uint8Array[],
-    options?: SearchCallOptions,
-  ): AsyncIterable<Uint8Array>;
-  /** Empties a node, or lets it take shards again. */
-  drain?(node: string, draining: boolean): Promise<void>;
-  /** Changes how many nodes keep each shard of a collection. */
-  setReplicas?(collection: string, replicas: number): Promise<void>;
+export interface ShardService extends Service, ShardCalls {
+  /** Puts a snapshot in the place of a shard. */
   replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
 }
 

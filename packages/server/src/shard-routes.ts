@@ -3,7 +3,6 @@
 
 import {
   type CallOptions,
-  type Change,
   COMMIT_PARTS,
   type CommitHead,
   decodeCommit,
@@ -14,39 +13,36 @@ import {
   type ShardSearchHead,
   type StageId,
 } from '@hers/service';
+import type { ShardChange, ShardState, StagedChange } from '@hers/store/stages';
 import type { Call } from './call.ts';
 import type { ItemParts } from './items.ts';
 import { COLLECTION, json, message, octets, type Route, route } from './routes.ts';
 import * as schemas from './schemas.ts';
 
-/** The calls of a node for its shards; `@hers/store` has them. */
+/** The calls of a node for its shards, besides those of a Service. */
 export interface ShardCalls {
-  prepare(name: string, change: PreparedChange, options?: CallOptions): Promise<StageId>;
-  apply(name: string, staged: AppliedChange, options?: CallOptions): Promise<number>;
-  getState(name: string, options?: CallOptions): Promise<{ readonly version: number; readonly state: string }>;
+  /** Stages a change of a shard, if it can be applied to what the shard is now. */
+  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
+  /**
+   * Applies it, unless the shard has the version that it makes, or a later one. STALE if it has
+   * that by another change.
+   */
+  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
+  /** The version of a shard, and which change made it. */
+  getState(name: string, options?: CallOptions): Promise<ShardState>;
+  /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
   searchShards(
     shards: readonly SearchedShard[],
     queries: readonly Uint8Array[],
     options?: SearchCallOptions,
   ): AsyncIterable<Uint8Array>;
+  /** Empties a node, or lets it take shards again. */
   drain?(node: string, draining: boolean): Promise<void>;
+  /** Changes how many nodes keep each shard of a collection. */
   setReplicas?(collection: string, replicas: number): Promise<void>;
 }
 
-interface PreparedChange extends Change {
-  readonly version: number;
-  readonly basis: string;
-}
-
-interface AppliedChange {
-  readonly change: StageId;
-  readonly version: number;
-  readonly state: string;
-}
-
-interface PrepareHead extends CommitHead {
-  readonly version: number;
-  readonly basis: string;
+interface PrepareHead extends CommitHead, Pick<ShardChange, 'version' | 'basis'> {
   readonly partitions?: readonly string[];
 }
 
@@ -71,7 +67,7 @@ export function shardRoutes(shards: ShardCalls): Route[] {
           const { partitions, ...rest } = head;
           const change = decodeCommit({ head: rest, parts });
           const held = partitions && new Set(partitions);
-          const stage = await shards.prepare(call.name, change as PreparedChange, {
+          const stage = await shards.prepare(call.name, change as ShardChange, {
             ...call.options,
             partitions: held,
           });
@@ -83,7 +79,7 @@ export function shardRoutes(shards: ShardCalls): Route[] {
       takes: message(schemas.applyHead),
       gives: json(schemas.versionBody),
       handle: async (call) => {
-        const change = await said<AppliedChange>(call, schemas.applyHead);
+        const change = await said<StagedChange>(call, schemas.applyHead);
         return { version: await shards.apply(call.name, change, call.options) };
       },
     }),
