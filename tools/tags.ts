@@ -147,11 +147,13 @@ export function untagged(folder: string, never: ReadonlySet<string>): string[] {
     const isInherited = comment === '' && bases.some((base) => all.has(`${base}.${member}`));
     if (isInherited) continue;
     const tags = tagsOf(comment);
-    const described = tags
-      .filter(({ tag }) => tag === 'param')
-      .map(({ text }) => /^(\w+) - \S/.exec(text)?.[1] ?? text);
+    const paramsOf = (some: typeof tags) =>
+      some.filter(({ tag }) => tag === 'param').map(({ text }) => /^(\w+) - \S/.exec(text)?.[1] ?? text);
+    const described = paramsOf(tags);
+    const everywhere = paramsOf(tagsOf(around));
     const names = parameters.map((each) => (each.startsWith('{') ? 'options' : each));
-    for (const each of names) if (!described.includes(each)) findings.push(`${name}: no sentence about ${each}`);
+    for (const each of names)
+      if (!described.includes(each) && !everywhere.includes(each)) findings.push(`${name}: no sentence about ${each}`);
     for (const each of described) if (!names.includes(each)) findings.push(`${name}: there is no parameter ${each}`);
     const textsOf = (some: typeof tags) => some.filter(({ tag }) => tag === 'throws').map(({ text }) => text);
     const throws = textsOf(tags);

@@ -110,6 +110,7 @@ export let collectionOf: (session: CollectionSession) => Collection;
  * @throws {HersError} OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: a server cannot
  *   answer now, or at all.
  * @throws {HersError} WIPED: the database was closed, and its key is gone.
+ * @throws {AbortError} or another reason of the signal, where a call takes one and it aborts.
  */
 export class Collection {
   static {
@@ -151,7 +152,6 @@ export class Collection {
    *   longer than the bound.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
    *   none of them.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
    */
@@ -181,7 +181,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or does not fit, and a
    *   filter by a field that there is not.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const { matches } = await faces.search(probe, { limit: 5 });
    */
@@ -197,7 +196,6 @@ export class Collection {
    * @returns One result for each vector, in their order.
    * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, FORBIDDEN: as {@link
    *   Collection.search}.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const [first, second] = await faces.searchBatch([probe, other], { limit: 1 });
    */
@@ -217,7 +215,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, or is not for this case;
    *   for a group by a field that is no keyword.
    * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
    */
@@ -310,7 +307,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: where the collection has no date field `expires`, or for
    *   an option that there is not.
    * @throws {ExpiryError} with a receipt of the records that were deleted until then.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const { count } = await faces.expire({ isDryRun: true });
    */
@@ -471,7 +467,6 @@ export class Collection {
    * @throws {HersError} INTEGRITY: where the store cheats; nothing is searched from then on, until
    *   somebody has looked and calls {@link Collection.resume}.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * for await (const { device, matches } of faces.questions({ threshold: 0.6 }))
    *   console.log(device, matches[0]?.id);
@@ -494,7 +489,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for a name or a type that cannot be, a field that there
    *   is with another type, or a payload whose value does not fit.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.addFields({ country: 'keyword' });
    */
@@ -527,7 +521,6 @@ export class Collection {
    *   fit its field; for an option that there is not.
    * @throws {HersError} FORBIDDEN: where a record would leave the partitions that this client is
    *   limited to.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
    */
@@ -544,7 +537,6 @@ export class Collection {
    *
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.optimize({ onProgress: ({ done, total }) => console.log(done, total) });
    */
@@ -560,7 +552,6 @@ export class Collection {
    * @param options - A signal, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const epoch = await faces.rotateKey();
    */
@@ -585,7 +576,6 @@ export class Collection {
    * @throws {HersError} INVALID_ARGUMENT: for what is no compressor of vectors of this collection.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} UNSUPPORTED_PLAN: where no parameters do for its dimension.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await faces.reindex(await readFile('faces-32.onnx'));
    */
@@ -603,7 +593,6 @@ export class Collection {
    * @param options - A signal that ends it.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await writeFile('faces.hers', faces.snapshot());
    */

@@ -2,9 +2,8 @@
 // folders. Records go to shards by their handles, lists and blocks by their ids. The first shard is
 // the home of its collection: its manifest holds the client's, and the version of every shard.
 
-import type { ShardCalls } from '@hers/server';
 import { type CallOptions, decodeMessage, encodeMessage, type Many, type Service } from '@hers/service';
-import { type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
+import { type ShardCalls, type ShardState, type StagedChange, stateOf } from '@hers/store/stages';
 import { checkFormat, FORMAT, isCount, isObject, readDocument } from './arguments.ts';
 
 /**

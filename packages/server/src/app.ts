@@ -2,6 +2,7 @@
 
 import { OCTETS, type Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import type { ShardCalls } from '@hers/store/stages';
 import type { FastifyInstance } from 'fastify';
 import { type AdminTools, adminRoutes } from './admin-routes.ts';
 import type { Audit } from './audit.ts';
@@ -16,7 +17,7 @@ import { type CorsOrigins, Pages, type Site, siteRoutes } from './pages.ts';
 import type { Parts } from './parts.ts';
 import { type Route, routesOf } from './routes.ts';
 import { Scans } from './scans.ts';
-import { type ShardCalls, shardRoutes } from './shard-routes.ts';
+import { shardRoutes } from './shard-routes.ts';
 import type { TlsOptions } from './tls.ts';
 import type { TokenCheck } from './tokens.ts';
 import { type LogOptions, makeTransport } from './transport.ts';

@@ -6,7 +6,6 @@ export type { DeviceGauges } from './metrics.ts';
 export type { CorsOrigins, Site, SiteFile } from './pages.ts';
 export type { Scope } from './routes.ts';
 export { type RunningServer, type ServeOptions, startServer } from './server.ts';
-export type { ShardCalls } from './shard-routes.ts';
 export type { TlsFiles } from './tls.ts';
 export { SCOPES, type Token, TokenCheck, TokenStore } from './tokens.ts';
 export type { LogLevel, LogOptions } from './transport.ts';

@@ -2,45 +2,18 @@
 // nodes has these paths.
 
 import {
-  type CallOptions,
   COMMIT_PARTS,
   type CommitHead,
   decodeCommit,
   decodeShardSearch,
   groupsOf,
-  type SearchCallOptions,
-  type SearchedShard,
   type ShardSearchHead,
-  type StageId,
 } from '@hers/service';
-import type { ShardChange, ShardState, StagedChange } from '@hers/store/stages';
+import type { ShardCalls, ShardChange, StagedChange } from '@hers/store/stages';
 import type { Call } from './call.ts';
 import type { ItemParts } from './items.ts';
 import { COLLECTION, json, message, octets, type Route, route } from './routes.ts';
 import * as schemas from './schemas.ts';
-
-/** The calls of a node for its shards, besides those of a Service. */
-export interface ShardCalls {
-  /** Stages a change of a shard, if it can be applied to what the shard is now. */
-  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
-  /**
-   * Applies it, unless the shard has the version that it makes, or a later one. STALE if it has
-   * that by another change.
-   */
-  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
-  /** The version of a shard, and which change made it. */
-  getState(name: string, options?: CallOptions): Promise<ShardState>;
-  /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
-  searchShards(
-    shards: readonly SearchedShard[],
-    queries: readonly Uint8Array[],
-    options?: SearchCallOptions,
-  ): AsyncIterable<Uint8Array>;
-  /** Empties a node, or lets it take shards again. */
-  drain?(node: string, draining: boolean): Promise<void>;
-  /** Changes how many nodes keep each shard of a collection. */
-  setReplicas?(collection: string, replicas: number): Promise<void>;
-}
 
 interface PrepareHead extends CommitHead, Pick<ShardChange, 'version' | 'basis'> {
   readonly partitions?: readonly string[];

@@ -208,6 +208,10 @@ export type Many<T> = Iterable<T> | AsyncIterable<T>;
  *
  * Every call can end with these errors, besides those that it names.
  *
+ * @param name - Everywhere: the name of the collection.
+ * @param options - Unless more is said: a signal that ends the call, and what holds it to
+ *   partitions.
+ * @throws {HersError} NOT_FOUND: where there is no collection of this name.
  * @throws {HersError} STORAGE, DAMAGED: the disk fails or is full; what is on it was altered.
  * @throws {HersError} CLOSED: the store was closed.
  * @throws {HersError} UNAUTHENTICATED, FORBIDDEN: of a server that wants another token.
@@ -219,7 +223,6 @@ export interface Service {
   /**
    * Makes a collection.
    *
-   * @param name - The name of the collection.
    * @param created - Its id of 16 random bytes, its sealed description, and its first manifest.
    * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
    * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have, or an id of
@@ -232,28 +235,12 @@ export interface Service {
   ): Promise<void>;
   /** All that this caller may see. */
   listCollections(): Promise<CollectionInfo[]>;
-  /**
-   * What is known of a collection.
-   *
-   * @param name - The name of the collection.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   */
+  /** What is known of a collection. */
   getCollection(name: string): Promise<CollectionInfo>;
-  /**
-   * Deletes a collection with everything in it.
-   *
-   * @param name - The name of the collection.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   */
+  /** Deletes a collection with everything in it. */
   deleteCollection(name: string): Promise<void>;
 
-  /**
-   * The newest manifest, as it is sealed, and its version.
-   *
-   * @param name - The name of the collection.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
-   */
+  /** The newest manifest, as it is sealed, and its version. */
   getManifest(
     name: string,
     options?: CallOptions,
@@ -262,30 +249,21 @@ export interface Service {
    * Sealed records, which a commit makes part of the collection. A store that keeps bytes of what
    * is staged copies them: the caller may use their memory again once the promise is settled.
    *
-   * @param name - The name of the collection.
    * @param records - As they are sealed, with their handles.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for a handle of another length.
    */
   stageRecords(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId>;
   /**
    * A sealed list; its id is the SHA-256 of its bytes.
    *
-   * @param name - The name of the collection.
    * @param sealed - The list.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    */
   stageList(name: string, sealed: Uint8Array, options?: CallOptions): Promise<StageId>;
   /**
    * The pieces of an encoded block, in order. As with records, their memory is the caller's again
    * once the promise is settled.
    *
-   * @param name - The name of the collection.
    * @param pieces - Of any length.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no block, or one in another
    *   format.
    */
@@ -293,11 +271,8 @@ export interface Service {
   /**
    * Makes what was staged part of the collection, at once or not at all. Returns the new version.
    *
-   * @param name - The name of the collection.
    * @param change - What was staged, what goes, the new manifest, and the version that all that is
    *   based on.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} STALE: when another change came first.
    * @throws {HersError} INVALID_ARGUMENT: for a stage that there is not, or a change that
    *   contradicts itself.
@@ -307,27 +282,21 @@ export interface Service {
   /**
    * Sealed records in the order of the handles, each of which is named once.
    *
-   * @param name - The name of the collection.
    * @param handles - Of the records.
-   * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or one of the records is missing.
    */
   getRecords(name: string, handles: readonly Uint8Array[], options?: CallOptions): AsyncIterable<SealedRecord>;
   /**
    * Sealed lists in the order of the ids, each of which is named once.
    *
-   * @param name - The name of the collection.
    * @param ids - Of the lists.
-   * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or one of the lists is missing.
    */
   getLists(name: string, ids: readonly Uint8Array[], options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
    * The pieces of an encoded block, for rebuilding without a vault.
    *
-   * @param name - The name of the collection.
    * @param blockId - Of the block.
-   * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} NOT_FOUND: where the collection or the block is missing.
    */
   getBlock(name: string, blockId: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
@@ -335,11 +304,8 @@ export interface Service {
    * Encoded responses, in any order, as they are ready: one for every query and every block of its
    * key.
    *
-   * @param name - The name of the collection.
    * @param request - The queries, the version of the manifest that the searcher knows, and perhaps
    *   which blocks.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} STALE: where the collection has moved on from that version.
    * @throws {HersError} KEY_MISMATCH, QUERY_MISMATCH, MALFORMED: for a query of another key or
    *   parameters, or what is no query.
@@ -350,10 +316,8 @@ export interface Service {
    * Puts what a device says into the inbox of a collection; on disk when it resolves. An envelope
    * whose device and nonce are in the inbox already is not put there again. Returns its number.
    *
-   * @param name - The name of the collection.
    * @param envelope - A question or an enrolment (envelope.ts).
    * @param options - A signal that ends it, and the device that the call is held to.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, TOO_LARGE: for what is no envelope, one
    *   in another format, or one that is too long.
    * @throws {HersError} FORBIDDEN: where the device is refused, or is not the one of the token.
@@ -366,30 +330,24 @@ export interface Service {
    * What is in the inbox of a collection, in the order of its numbers. It stays there until it is
    * dropped, or too old.
    *
-   * @param name - The name of the collection.
    * @param range - From which number on, and how many.
    * @param options - A signal that ends it.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for a number or a limit that cannot be.
    */
   takeInbox(name: string, range?: InboxRange, options?: CallOptions): AsyncIterable<InboxItem>;
   /**
    * Removes items from the inbox of a collection; unknown numbers are ignored.
    *
-   * @param name - The name of the collection.
    * @param numbers - Of the items, 1000 at most.
    * @param options - A signal that ends it.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for what is no number, or too many.
    */
   dropInbox(name: string, numbers: readonly number[], options?: CallOptions): Promise<void>;
   /**
    * Says which devices may post no more, from now on: these, and no others.
    *
-   * @param name - The name of the collection.
    * @param devices - Their numbers.
    * @param options - A signal that ends it.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} INVALID_ARGUMENT: for what is no number of a device, or too many.
    */
   refuseDevices(name: string, devices: readonly number[], options?: CallOptions): Promise<void>;
@@ -397,27 +355,19 @@ export interface Service {
   /**
    * Makes what was deleted or replaced disappear from the disk, logs included, and tidies files.
    *
-   * @param name - The name of the collection.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
    */
   purge(name: string, options?: CallOptions): Promise<void>;
   /**
    * The whole collection as one stream, and back, under this name or another.
    *
-   * @param name - The name of the collection.
-   * @param options - A signal that ends it, and what holds the call to partitions.
-   * @throws {HersError} NOT_FOUND: where there is no collection of this name.
    * @throws {HersError} FORBIDDEN: for a call that is held to partitions.
    */
   snapshot(name: string, options?: CallOptions): AsyncIterable<Uint8Array>;
   /**
    * Takes a snapshot back.
    *
-   * @param name - The name of the collection.
    * @param pieces - What `snapshot` gave, in pieces of any length.
-   * @param options - A signal that ends it, and what holds the call to partitions.
    * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
    * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of
    *   one in another format.

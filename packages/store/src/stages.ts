@@ -9,6 +9,7 @@
 
 import { randomBytes } from 'node:crypto';
 import {
+  type CallOptions,
   type Change,
   COMMIT_PARTS,
   type CommitHead,
@@ -22,6 +23,8 @@ import {
   type Message,
   otherFormat,
   type Partitions,
+  type SearchCallOptions,
+  type SearchedShard,
   type StageId,
 } from '@hers/service';
 import { hex, sha256 } from './base/bytes.ts';
@@ -78,6 +81,29 @@ export interface ShardState {
 /** A change that is staged in a shard, and what it makes of it. */
 export interface StagedChange extends ShardState {
   readonly change: StageId;
+}
+
+/** The calls of a node for its shards, besides those of a Service. */
+export interface ShardCalls {
+  /** Stages a change of a shard, if it can be applied to what the shard is now. */
+  prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId>;
+  /**
+   * Applies it, unless the shard has the version that it makes, or a later one. STALE if it has
+   * that by another change.
+   */
+  apply(name: string, staged: StagedChange, options?: CallOptions): Promise<number>;
+  /** The version of a shard, and which change made it. */
+  getState(name: string, options?: CallOptions): Promise<ShardState>;
+  /** Searches several shards in one scan. Evaluation keys are the same for all of them. */
+  searchShards(
+    shards: readonly SearchedShard[],
+    queries: readonly Uint8Array[],
+    options?: SearchCallOptions,
+  ): AsyncIterable<Uint8Array>;
+  /** Empties a node, or lets it take shards again. */
+  drain?(node: string, draining: boolean): Promise<void>;
+  /** Changes how many nodes keep each shard of a collection. */
+  setReplicas?(collection: string, replicas: number): Promise<void>;
 }
 
 const STATE_BYTES = 16;
