@@ -296,7 +296,8 @@ function expectedBy(
   for (let place = 0; place < named.length; place++) {
     const { blockId, first, count } = named[place];
     const number = numbers.get(nameOf(blockId));
-    if (number === undefined) throw notAsked();
+    // A block of another space is no part of what this query asks for.
+    if (number === undefined || blocks[number].epoch !== of.space.epoch) throw notAsked();
     const block = blocks[number];
     if (first !== 0 || count !== of.canariesOf(block).slots)
       throw new HersError(
