@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { peekResponse } from '@hers/scheme';
+import type { QuerySecret } from '@hers/scheme/secret';
 import { HersError, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { vectorOf } from '../../testing/client.ts';
@@ -18,6 +19,7 @@ import { View } from '../session/view.ts';
 import { fillBlocks } from '../writing/enrolment.ts';
 import { Candidates } from './candidates.ts';
 import { Choices } from './choice.ts';
+import { bySpace, queriesFor, type Strategy, sealed } from './queries.ts';
 import { type Searching, scan } from './scan.ts';
 import { search } from './search.ts';
 
@@ -90,6 +92,23 @@ describe('the memory of a query', () => {
     await assert.rejects(scan(searching, view, [probe], { limit: 1, signal }), /enough/);
     assert.ok(asked.length === 2 && asked[1].byteLength > 0);
   });
+});
+
+it('the queries that were made are wiped if one cannot be made', async () => {
+  const view = await session.view();
+  const secrets: QuerySecret[] = [];
+  const failing: Strategy = {
+    encrypt(...of) {
+      if (secrets.length === 2) throw new Error('enough');
+      const made = sealed.encrypt(...of);
+      secrets.push(made.secret as QuerySecret);
+      return made;
+    },
+  };
+  const make = queriesFor(failing, [probe, probe, probe]);
+  await assert.rejects(make(view, bySpace(view, view.manifest.blocks)), /enough/);
+  assert.equal(secrets.length, 2);
+  for (const secret of secrets) assert.throws(() => secret.expose(), { code: 'WIPED' });
 });
 
 it('in the middle of a rotation, an answer for a block of the other key is caught', async () => {

@@ -6,11 +6,10 @@
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
 import { type Plan, peekAnyResponse, plainScores } from '@hers/scheme';
-import { QuerySecret } from '@hers/scheme/secret';
 import { freeBytes, groupsOf, HersError, type ShardCoverage } from '@hers/service';
 import { fromHex, nameOf } from '../bytes.ts';
 import { openRanking } from '../crew/accelerator.ts';
-import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
+import { type DecryptTask, toDistances } from '../crew/crew.ts';
 import { type Candidate, GroupedRanking, type Order, Ranking } from '../crew/ranking.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
@@ -21,7 +20,16 @@ import type { Candidates } from './candidates.ts';
 import type { Choice, Choices } from './choice.ts';
 import { deviceGrouping, keepOnDevice } from './kept.ts';
 import { open } from './open.ts';
-import { bySpace, type MakeQueries, type Queries, type Query, queriesFor, type Strategy, sealed } from './queries.ts';
+import {
+  bySpace,
+  type MakeQueries,
+  type Queries,
+  type Query,
+  queriesFor,
+  type Strategy,
+  sealed,
+  wipe,
+} from './queries.ts';
 
 /** A collection that is open, as searches take it. */
 export interface Searching {
@@ -232,10 +240,6 @@ export async function prepare(session: CollectionSession): Promise<void> {
     wipe(strategyOf(space.plan).encrypt(view, space, vector).secret);
     await starting;
   }
-}
-
-function wipe(secret: Decryption | undefined): void {
-  if (secret instanceof QuerySecret) secret.wipe();
 }
 
 /** Blocks that are still to be answered for, by number. */
