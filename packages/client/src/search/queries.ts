@@ -2,7 +2,7 @@
 // profile: with the key of the space, here, or, under `open`, as small ones that the store expands
 // (open.ts).
 
-import { encryptQuery } from '@hers/scheme/secret';
+import { encryptQuery, QuerySecret } from '@hers/scheme/secret';
 import type { OpenSearch, SearchRequest } from '@hers/service';
 import type { DeviceBlocks } from '../crew/accelerator.ts';
 import type { Decryption } from '../crew/crew.ts';
@@ -62,20 +62,29 @@ export function queriesFor(strategy: Strategy, probes: readonly Float32Array[]):
   return async (view, spaces) => {
     const all: Query[] = [];
     const queries: Uint8Array[] = [];
-    for (const of of spaces)
-      for (const [probe, given] of probes.entries()) {
-        const vector = await of.space.project(given);
-        const { query, secret } = strategy.encrypt(view, of.space, vector);
-        all.push({ probe, of, queryId: secret.queryId, vector, secret });
-        queries.push(query);
-      }
-    const open = strategy.request?.(view, all);
-    return {
-      ...{ all, probes: probes.length },
-      request: { queries, ...(open ? { open } : {}) },
-      indexed: (probe) => view.space.project(probes[probe]),
-    };
+    try {
+      for (const of of spaces)
+        for (const [probe, given] of probes.entries()) {
+          const vector = await of.space.project(given);
+          const { query, secret } = strategy.encrypt(view, of.space, vector);
+          all.push({ probe, of, queryId: secret.queryId, vector, secret });
+          queries.push(query);
+        }
+      const open = strategy.request?.(view, all);
+      return {
+        ...{ all, probes: probes.length },
+        request: { queries, ...(open ? { open } : {}) },
+        indexed: (probe) => view.space.project(probes[probe]),
+      };
+    } catch (error) {
+      for (const { secret } of all) wipe(secret);
+      throw error;
+    }
   };
+}
+
+export function wipe(secret: Decryption | undefined): void {
+  if (secret instanceof QuerySecret) secret.wipe();
 }
 
 /** By the blocks of a scan, all of a view or a part of them. */

@@ -5,6 +5,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
+import { peekResponse } from '@hers/scheme';
+import type { QuerySecret } from '@hers/scheme/secret';
 import { HersError, type Service, withMethods } from '@hers/service';
 import { openStore } from '@hers/store';
 import { vectorOf } from '../../testing/client.ts';
@@ -17,6 +19,7 @@ import { View } from '../session/view.ts';
 import { fillBlocks } from '../writing/enrolment.ts';
 import { Candidates } from './candidates.ts';
 import { Choices } from './choice.ts';
+import { bySpace, queriesFor, type Strategy, sealed } from './queries.ts';
 import { type Searching, scan } from './scan.ts';
 import { search } from './search.ts';
 
@@ -34,6 +37,21 @@ let searching: Searching;
 const searches: number[] = [];
 const asked: Uint8Array[] = [];
 
+async function sessionOf(service: Service, name: string): Promise<CollectionSession> {
+  const { descriptor } = await store.getCollection(name);
+  const keyring = await Keyring.make(key, openDescriptor(key, name, descriptor), 1);
+  return new CollectionSession({ service, place: { gallery: '', name }, keyring, memory: new InMemoryVersions() });
+}
+
+/** Puts pending records into blocks of 3, and leaves the other blocks as they are. */
+async function index(session: CollectionSession): Promise<void> {
+  await session.write(async (view) => {
+    const draft = new Draft(view);
+    await fillBlocks(session, draft, { size: 3 });
+    return { draft, result: undefined };
+  });
+}
+
 /** Two blocks of 3 records, one of them deleted, and 2 pending ones. */
 before(async () => {
   folder = await mkdtemp(join(tmpdir(), 'hers-scan-'));
@@ -41,9 +59,6 @@ before(async () => {
   const database = new Database(store, { key, threads: 1 });
   const faces = await database.createCollection('faces', { dimension: DIMENSION });
   await faces.upsert(recordsOf(0, 6));
-  const { descriptor } = await store.getCollection('faces');
-  const keyring = await Keyring.make(key, openDescriptor(key, 'faces', descriptor), 1);
-  const place = { gallery: '', name: 'faces' };
   const service = withMethods(store, {
     search(name, request, options) {
       searches.push(request.version);
@@ -51,13 +66,9 @@ before(async () => {
       return store.search(name, request, options);
     },
   });
-  session = new CollectionSession({ service, place, keyring, memory: new InMemoryVersions() });
+  session = await sessionOf(service, 'faces');
   searching = { session, candidates: new Candidates(session), choices: new Choices() };
-  await session.write(async (view) => {
-    const draft = new Draft(view);
-    await fillBlocks(session, draft, { size: 3 });
-    return { draft, result: undefined };
-  });
+  await index(session);
   await faces.delete('r1');
   await faces.upsert(recordsOf(6, 8));
   await session.refresh();
@@ -81,6 +92,59 @@ describe('the memory of a query', () => {
     await assert.rejects(scan(searching, view, [probe], { limit: 1, signal }), /enough/);
     assert.ok(asked.length === 2 && asked[1].byteLength > 0);
   });
+});
+
+it('the queries that were made are wiped if one cannot be made', async () => {
+  const view = await session.view();
+  const secrets: QuerySecret[] = [];
+  const failing: Strategy = {
+    encrypt(...of) {
+      if (secrets.length === 2) throw new Error('enough');
+      const made = sealed.encrypt(...of);
+      secrets.push(made.secret as QuerySecret);
+      return made;
+    },
+  };
+  const make = queriesFor(failing, [probe, probe, probe]);
+  await assert.rejects(make(view, bySpace(view, view.manifest.blocks)), /enough/);
+  assert.equal(secrets.length, 2);
+  for (const secret of secrets) assert.throws(() => secret.expose(), { code: 'WIPED' });
+});
+
+it('in the middle of a rotation, an answer for a block of the other key is caught', async () => {
+  const database = new Database(store, { key, threads: 1 });
+  const faces = await database.createCollection('rotating', { dimension: DIMENSION });
+  await faces.upsert(recordsOf(0, 3), { optimize: 'always' });
+  // The first commit begins the epoch, and the next would move the block.
+  let commits = 0;
+  const stopping = withMethods(store, {
+    commit: async (...change) => {
+      if (commits++ > 0) throw new Error('enough');
+      return store.commit(...change);
+    },
+  });
+  const rotating = await new Database(stopping, { key, threads: 1 }).collection('rotating');
+  await assert.rejects(rotating.rotateKey(), /enough/);
+  await faces.upsert(recordsOf(3, 6));
+  const writer = await sessionOf(store, 'rotating');
+  await index(writer);
+  const { manifest } = await writer.refresh();
+  assert.deepEqual(manifest.blocks.map(({ epoch }) => epoch).sort(), [0, 1]);
+  await writer.keyring.close();
+  assert.equal((await faces.search(probe)).matches.length, 6);
+  const service = withMethods(store, {
+    async *search(name, request, options) {
+      const [one, other] = await Array.fromAsync(store.search(name, request, { ...options, views: false }));
+      const { blockId } = peekResponse(other);
+      const swapped = one.slice();
+      swapped.set(blockId, peekResponse(one).blockId.byteOffset - one.byteOffset);
+      yield* [swapped, other];
+    },
+  });
+  const cheated = await new Database(service, { key, threads: 1, versions: new InMemoryVersions() }).collection(
+    'rotating',
+  );
+  await assert.rejects(cheated.search(probe), { code: 'INTEGRITY', message: /not part of this search/ });
 });
 
 describe('what was searched', () => {

@@ -6,11 +6,10 @@
 // every query is encrypted again, and whether there is a retry depends on versions alone.
 
 import { type Plan, peekAnyResponse, plainScores } from '@hers/scheme';
-import { QuerySecret } from '@hers/scheme/secret';
 import { freeBytes, groupsOf, HersError, type ShardCoverage } from '@hers/service';
 import { fromHex, nameOf } from '../bytes.ts';
 import { openRanking } from '../crew/accelerator.ts';
-import { type Decryption, type DecryptTask, toDistances } from '../crew/crew.ts';
+import { type DecryptTask, toDistances } from '../crew/crew.ts';
 import { type Candidate, GroupedRanking, type Order, Ranking } from '../crew/ranking.ts';
 import type { ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
@@ -21,7 +20,16 @@ import type { Candidates } from './candidates.ts';
 import type { Choice, Choices } from './choice.ts';
 import { deviceGrouping, keepOnDevice } from './kept.ts';
 import { open } from './open.ts';
-import { bySpace, type MakeQueries, type Queries, type Query, queriesFor, type Strategy, sealed } from './queries.ts';
+import {
+  bySpace,
+  type MakeQueries,
+  type Queries,
+  type Query,
+  queriesFor,
+  type Strategy,
+  sealed,
+  wipe,
+} from './queries.ts';
 
 /** A collection that is open, as searches take it. */
 export interface Searching {
@@ -234,10 +242,6 @@ export async function prepare(session: CollectionSession): Promise<void> {
   }
 }
 
-function wipe(secret: Decryption | undefined): void {
-  if (secret instanceof QuerySecret) secret.wipe();
-}
-
 /** Blocks that are still to be answered for, by number. */
 class Missing {
   readonly #isMissing: Uint8Array;
@@ -296,7 +300,8 @@ function expectedBy(
   for (let place = 0; place < named.length; place++) {
     const { blockId, first, count } = named[place];
     const number = numbers.get(nameOf(blockId));
-    if (number === undefined) throw notAsked();
+    // A block of another space is no part of what this query asks for.
+    if (number === undefined || blocks[number].epoch !== of.space.epoch) throw notAsked();
     const block = blocks[number];
     if (first !== 0 || count !== of.canariesOf(block).slots)
       throw new HersError(
