@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "../lanes/cpu.h"
 #include "../lanes/napi.h"
 #include "ranking.h"
 #include "roots.h"
@@ -24,10 +25,8 @@ struct Variants {
   std::vector<const Variant*> list;
   Variants() {
 #ifdef HERS_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-      list.push_back(&kAvx512);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list.push_back(&kAvx2);
+    if (hasAvx512()) list.push_back(&kAvx512);
+    if (hasAvx2()) list.push_back(&kAvx2);
 #endif
   }
 };

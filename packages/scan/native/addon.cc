@@ -22,6 +22,7 @@
 #include "scan.h"
 #include "segment.h"
 #include "tables.h"
+#include "../../ring/lanes/cpu.h"
 #include "../../ring/lanes/napi.h"
 #include "variant.h"
 
@@ -63,14 +64,11 @@ struct Instance {
 std::vector<const Variant*> variants() {
   std::vector<const Variant*> found;
 #ifdef HERS_X86
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
+  if (hasAvx2() && hasAvx512()) {
     if (__builtin_cpu_supports("avx512ifma")) found.push_back(&kAvx512Ifma);
     found.push_back(&kAvx512);
   }
-  if (avx2) found.push_back(&kAvx2);
+  if (hasAvx2()) found.push_back(&kAvx2);
 #endif
   found.push_back(&kGeneric);
   return found;
