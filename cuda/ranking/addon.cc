@@ -101,65 +101,41 @@ napi_value closeDecryptor(napi_env env, const Arguments& a) {
   return undefined(env);
 }
 
-/** A call in another thread; its arguments are held until it is over. */
-struct Work {
-  int state = HERS_CUDA_FAILED;
-  std::string message;
-  napi_ref held = nullptr;
-  napi_deferred deferred;
-  napi_async_work work;
-  virtual ~Work() = default;
-  virtual int run() = 0;
-  /** What is appended to [state, message]. */
-  virtual void answer(napi_env env, napi_value array) = 0;
+/** A call in another thread. Resolves to [state, message], and what it made. */
+struct Work : Promised {
+  using Promised::Promised;
+  virtual int perform() = 0;
+  virtual std::vector<napi_value> made(napi_env env) = 0;
+
+  void run() override {
+    state_ = perform();
+    if (state_ != HERS_CUDA_OK) message_ = hersDecryptMessage();
+  }
+  napi_value answer(napi_env env) override {
+    std::vector<napi_value> values = {number(env, state_), text(env, message_)};
+    if (state_ == HERS_CUDA_OK)
+      for (napi_value value : made(env)) values.push_back(value);
+    return list(env, values);
+  }
+
+ private:
+  int state_ = HERS_CUDA_FAILED;
+  std::string message_;
 };
 
-void execute(napi_env, void* data) {
-  Work& work = *static_cast<Work*>(data);
-  work.state = work.run();
-  if (work.state != HERS_CUDA_OK) work.message = hersDecryptMessage();
-}
-
-void complete(napi_env env, napi_status, void* data) {
-  const std::unique_ptr<Work> work(static_cast<Work*>(data));
-  napi_delete_reference(env, work->held);
-  napi_delete_async_work(env, work->work);
-  try {
-    napi_value array;
-    check(napi_create_array(env, &array), "no memory");
-    check(napi_set_element(env, array, 0, number(env, work->state)), "no memory");
-    check(napi_set_element(env, array, 1, text(env, work->message)), "no memory");
-    if (work->state == HERS_CUDA_OK) work->answer(env, array);
-    napi_resolve_deferred(env, work->deferred, array);
-  } catch (const Refused& refused) {
-    raise(env, refused);
-  }
-}
-
-napi_value start(napi_env env, std::unique_ptr<Work> work, const Arguments& a, const char* name) {
-  napi_value promise, all;
-  check(napi_create_array(env, &all), "no memory");
-  for (uint32_t i = 0; i < a.size(); i++) check(napi_set_element(env, all, i, a[i]), "no memory");
-  check(napi_create_reference(env, all, 1, &work->held), "no memory");
-  check(napi_create_promise(env, &work->deferred, &promise), "no memory");
-  check(napi_create_async_work(env, nullptr, text(env, name), execute, complete, work.get(), &work->work), "no memory");
-  check(napi_queue_async_work(env, work->work), "no thread");
-  work.release();
-  return promise;
-}
-
 struct Load : Work {
+  using Work::Work;
   HersDecryptBlocks blocks = {};
   std::shared_ptr<Gallery> before;
   std::shared_ptr<Gallery> gallery = std::make_shared<Gallery>();
-  int run() override {
+  int perform() override {
     return hersDecryptLoad(gallery->decryptor->decrypt, &blocks, before ? before->gallery : nullptr, &gallery->gallery);
   }
-  void answer(napi_env env, napi_value array) override { check(napi_set_element(env, array, 2, wrap<Gallery, kGallery>(env, gallery)), "no memory"); }
+  std::vector<napi_value> made(napi_env env) override { return {wrap<Gallery, kGallery>(env, gallery)}; }
 };
 
 napi_value loadGallery(napi_env env, const Arguments& a) {
-  auto load = std::make_unique<Load>();
+  auto load = std::make_unique<Load>(env);
   load->gallery->decryptor = unwrap<Decryptor, kDecryptor>(env, a[0]);
   HersDecryptBlocks& blocks = load->blocks;
   const auto size = [&](const char* name) { return sizeOf(env, member(env, a[1], name)); };
@@ -190,7 +166,7 @@ napi_value loadGallery(napi_env env, const Arguments& a) {
   load->gallery->width = blocks.width;
   load->gallery->group = blocks.group;
   load->gallery->blocks = blocks.blocks;
-  return start(env, std::move(load), a, "hers.gallery");
+  return Promised::start(std::move(load), "hers.gallery", a);
 }
 
 napi_value unloadGallery(napi_env env, const Arguments& a) {
@@ -199,17 +175,18 @@ napi_value unloadGallery(napi_env env, const Arguments& a) {
 }
 
 struct LoadGroups : Work {
+  using Work::Work;
   std::shared_ptr<Groups> groups = std::make_shared<Groups>();
   const uint16_t* codes = nullptr;
-  int run() override { return hersDecryptLoadGroups(groups->gallery->gallery, codes, &groups->groups); }
-  void answer(napi_env env, napi_value array) override { check(napi_set_element(env, array, 2, wrap<Groups, kGroups>(env, groups)), "no memory"); }
+  int perform() override { return hersDecryptLoadGroups(groups->gallery->gallery, codes, &groups->groups); }
+  std::vector<napi_value> made(napi_env env) override { return {wrap<Groups, kGroups>(env, groups)}; }
 };
 
 napi_value loadGroups(napi_env env, const Arguments& a) {
-  auto load = std::make_unique<LoadGroups>();
+  auto load = std::make_unique<LoadGroups>(env);
   load->groups->gallery = held<Gallery, kGallery>(env, a[0]);
   load->codes = needed<uint16_t>(env, a[1], "codes", load->groups->gallery->blocks * sizeOf(env, member(env, a[1], "n")));
-  return start(env, std::move(load), a, "hers.groups");
+  return Promised::start(std::move(load), "hers.groups", a);
 }
 
 napi_value unloadGroups(napi_env env, const Arguments& a) {
@@ -218,6 +195,7 @@ napi_value unloadGroups(napi_env env, const Arguments& a) {
 }
 
 struct Rank : Work {
+  using Work::Work;
   std::shared_ptr<Gallery> gallery;
   std::shared_ptr<Groups> groups;
   const HersCudaKept* responses = nullptr;
@@ -228,27 +206,22 @@ struct Rank : Work {
   uint32_t count = 0;
   HersDecryptTimes times = {};
 
-  int run() override {
+  int perform() override {
     return hersDecryptRank(gallery->gallery, groups ? groups->groups : nullptr, responses, query, chosen, chosenCount, &about, candidates.data(), &count, &times);
   }
 
   /** Three columns, and the milliseconds on the device. */
-  void answer(napi_env env, napi_value array) override {
-    void* columns[3];
-    napi_value memory;
-    for (uint32_t i = 0; i < 3; i++) {
-      napi_value column;
-      check(napi_create_arraybuffer(env, 4 * size_t{count}, &columns[i], &memory), "no memory");
-      check(napi_create_typedarray(env, i == 2 ? napi_float32_array : napi_uint32_array, count, memory, 0, &column), "no memory");
-      check(napi_set_element(env, array, 2 + i, column), "no memory");
-    }
+  std::vector<napi_value> made(napi_env env) override {
+    uint32_t *blocks, *records;
+    float* scores;
+    const napi_value first = newArray(env, napi_uint32_array, count, blocks), second = newArray(env, napi_uint32_array, count, records);
+    const napi_value third = newArray(env, napi_float32_array, count, scores);
     for (uint32_t i = 0; i < count; i++) {
-      static_cast<uint32_t*>(columns[0])[i] = candidates[i].block;
-      static_cast<uint32_t*>(columns[1])[i] = candidates[i].record;
-      static_cast<float*>(columns[2])[i] = candidates[i].score;
+      blocks[i] = candidates[i].block;
+      records[i] = candidates[i].record;
+      scores[i] = candidates[i].score;
     }
-    check(napi_set_element(env, array, 5, number(env, times.decrypt)), "no memory");
-    check(napi_set_element(env, array, 6, number(env, times.select)), "no memory");
+    return {first, second, third, number(env, times.decrypt), number(env, times.select)};
   }
 
   ~Rank() override {
@@ -258,15 +231,10 @@ struct Rank : Work {
 };
 
 napi_value rankResponses(napi_env env, const Arguments& a) {
-  auto rank = std::make_unique<Rank>();
+  auto rank = std::make_unique<Rank>(env);
   rank->gallery = held<Gallery, kGallery>(env, a[0]);
   if (!isMissing(env, member(env, a[2], "groups"))) rank->groups = held<Groups, kGroups>(env, member(env, a[2], "groups"));
-  bool isKept = false;
-  void* data = nullptr;
-  check(napi_check_object_type_tag(env, a[1], &kKeptTag, &isKept), "responses were expected");
-  if (!isKept) refuse("responses were expected");
-  check(napi_get_value_external(env, a[1], &data), "responses were expected");
-  rank->responses = static_cast<const HersCudaKept*>(data);
+  rank->responses = &externalOf<const HersCudaKept>(env, a[1], kKeptTag);
   const napi_value q = a[2];
   const auto word = [&](const char* name) { return wordOf(env, member(env, q, name)); };
   const auto real = [&](const char* name) { return numberOf(env, member(env, q, name)); };
@@ -296,7 +264,7 @@ napi_value rankResponses(napi_env env, const Arguments& a) {
   about.limit = word("limit");
   about.chosen = wordsOf<uint32_t>(env, q, "chosen", rank->gallery->blocks * n / 32);
   rank->candidates.resize(std::min<size_t>(about.limit, rank->gallery->blocks * n));
-  return start(env, std::move(rank), a, "hers.rank");
+  return Promised::start(std::move(rank), "hers.rank", a);
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
@@ -304,8 +272,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("openDecryptor", call<openDecryptor, 2>), method("closeDecryptor", call<closeDecryptor, 1>), method("loadGallery", call<loadGallery, 3>),
       method("unloadGallery", call<unloadGallery, 1>), method("loadGroups", call<loadGroups, 2>),          method("unloadGroups", call<unloadGroups, 1>),     method("rankResponses", call<rankResponses, 3>),
   };
-  define(env, exports, properties);
-  return exports;
+  return define(env, exports, properties);
 }
 
 }  // namespace

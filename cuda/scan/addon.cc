@@ -60,13 +60,12 @@ std::shared_ptr<Segment>& segmentOf(napi_env env, napi_value value) { return unw
 class Held {
  public:
   Held(napi_env env, napi_value value) : env_(env) { check(napi_create_reference(env, value, 1, &reference_), "no memory"); }
-  void release() {
-    if (reference_) napi_delete_reference(env_, reference_);
-    reference_ = nullptr;
-  }
+  ~Held() { napi_delete_reference(env_, reference_); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
 
  private:
-  napi_env env_;
+  const napi_env env_;
   napi_ref reference_ = nullptr;
 };
 
@@ -127,51 +126,32 @@ napi_value createRing(napi_env env, const Arguments& a) {
 
 // — segments —
 
-/** Loading, in a thread of the environment's own pool. */
-struct Loading {
+/** Resolves to [state, part, message, segment]. */
+struct Loading : Promised {
+  using Promised::Promised;
   std::shared_ptr<Ring> ring;
   std::vector<uint8_t> table;
   std::vector<uint64_t> checksums;
   HersCudaLayout layout;
   const uint8_t* data;
-  std::unique_ptr<Held> held;
   std::shared_ptr<Segment> segment = std::make_shared<Segment>();
   bool inTurns = false;
   int state = HERS_CUDA_FAILED;
   uint32_t part = 0;
   std::string message;
-  napi_deferred deferred;
-  napi_async_work work;
+
+  void run() override {
+    state = hersCudaLoad(ring->device->cuda, ring->ring, &layout, data, inTurns, &segment->segment, &part);
+    if (state != HERS_CUDA_OK) message = hersCudaMessage();
+  }
+  napi_value answer(napi_env env) override {
+    const napi_value loaded = state == HERS_CUDA_OK ? wrap<Segment, kSegment>(env, segment) : undefined(env);
+    return list(env, {number(env, state), number(env, part), text(env, message), loaded});
+  }
 };
 
-void load(napi_env, void* data) {
-  Loading& loading = *static_cast<Loading*>(data);
-  HersCuda* const cuda = loading.ring->device->cuda;
-  loading.state = hersCudaLoad(cuda, loading.ring->ring, &loading.layout, loading.data, loading.inTurns, &loading.segment->segment, &loading.part);
-  if (loading.state != HERS_CUDA_OK) loading.message = hersCudaMessage();
-}
-
-/** Resolves to [state, part, message, segment]. */
-void finishLoading(napi_env env, napi_status, void* data) {
-  const std::unique_ptr<Loading> loading(static_cast<Loading*>(data));
-  loading->held->release();
-  napi_delete_async_work(env, loading->work);
-  try {
-    napi_value result;
-    check(napi_create_array_with_length(env, 4, &result), "no memory");
-    const auto set = [&](uint32_t at, napi_value value) { check(napi_set_element(env, result, at, value), "no memory"); };
-    set(0, number(env, loading->state));
-    set(1, number(env, loading->part));
-    set(2, text(env, loading->message));
-    if (loading->state == HERS_CUDA_OK) set(3, wrap<Segment, kSegment>(env, loading->segment));
-    napi_resolve_deferred(env, loading->deferred, result);
-  } catch (const Refused& refused) {
-    raise(env, refused);
-  }
-}
-
 napi_value loadSegment(napi_env env, const Arguments& a) {
-  auto loading = std::make_unique<Loading>();
+  auto loading = std::make_unique<Loading>(env);
   loading->ring = ringOf(env, a[0]);
   loading->segment->device = loading->ring->device;
   const Bytes table = bytesOf(env, member(env, a[1], "table"), napi_uint8_array);
@@ -186,13 +166,7 @@ napi_value loadSegment(napi_env env, const Arguments& a) {
   loading->layout = {rows, blocks, packed, loading->table.data(), loading->checksums.data()};
   loading->data = data.at;
   loading->inTurns = truthOf(env, a[3]);
-  napi_value promise;
-  check(napi_create_promise(env, &loading->deferred, &promise), "no memory");
-  loading->held = std::make_unique<Held>(env, a[2]);
-  check(napi_create_async_work(env, nullptr, text(env, "hers.load"), load, finishLoading, loading.get(), &loading->work), "no memory");
-  check(napi_queue_async_work(env, loading->work), "no thread");
-  loading.release();
-  return promise;
+  return Promised::start(std::move(loading), "hers.load", {a[2]});
 }
 
 napi_value freeSegment(napi_env env, const Arguments& a) {
@@ -218,23 +192,8 @@ struct Responses {
   ~Responses() { forget(); }
 };
 
-napi_value keptResponses(napi_env env, std::unique_ptr<Responses> responses) {
-  napi_value value;
-  const auto finalize = [](napi_env, void* data, void*) { delete static_cast<Responses*>(data); };
-  static_assert(offsetof(Responses, kept) == 0, "the external points to what is kept");
-  check(napi_create_external(env, responses.get(), finalize, nullptr, &value), "no memory");
-  responses.release();
-  check(napi_type_tag_object(env, value, &kKeptTag), "no memory");
-  return value;
-}
-
 napi_value forgetResponses(napi_env env, const Arguments& a) {
-  bool isKept = false;
-  void* data = nullptr;
-  check(napi_check_object_type_tag(env, a[0], &kKeptTag, &isKept), "a handle was expected");
-  if (!isKept) refuse("a handle of another kind was expected");
-  check(napi_get_value_external(env, a[0], &data), "a handle was expected");
-  static_cast<Responses*>(data)->forget();
+  externalOf<Responses>(env, a[0], kKeptTag).forget();
   return undefined(env);
 }
 
@@ -256,7 +215,7 @@ struct Message {
   std::vector<uint32_t> entries;
 };
 
-class Scan {
+class Scan : public std::enable_shared_from_this<Scan> {
  public:
   std::shared_ptr<Ring> ring;
   std::vector<std::shared_ptr<Segment>> segments;
@@ -269,6 +228,7 @@ class Scan {
   bool keeps = false;
   HersCudaResponses* kept = nullptr;
   std::unique_ptr<Held> held;
+  const std::shared_ptr<Channel> channel = std::make_shared<Channel>();
   std::thread thread;
 
   ~Scan() {
@@ -279,7 +239,7 @@ class Scan {
     const HersCudaScan scan = {ring->ring, raw.data(), raw.size(), queries.data(), queries.size(), domain, HERS_CUDA_ALL, &stop_, deliver, this};
     state_ = keeps ? hersCudaKeep(ring->device->cuda, &scan, &kept, nullptr) : hersCudaScan(ring->device->cuda, &scan, nullptr);
     if (state_ != HERS_CUDA_OK) text_ = hersCudaMessage();
-    send(std::make_unique<Message>(), true);
+    channel->send(std::make_unique<Message>(), true);
   }
 
   void stop() {
@@ -295,21 +255,6 @@ class Scan {
     taken_.notify_all();
   }
 
-  void setCall(napi_threadsafe_function call) { call_ = loop_ = call; }
-
-  /** The function is gone, whatever was the reason. In the thread of the environment. */
-  void forgetCall() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    call_ = loop_ = nullptr;
-  }
-
-  /** In the thread of the environment. */
-  void holdLoop(napi_env env, bool hold) {
-    if (!loop_) return;
-    if (hold) napi_ref_threadsafe_function(env, loop_);
-    else napi_unref_threadsafe_function(env, loop_);
-  }
-
   /** Once it has ended: one of the numbers of packages/scan/src/native/native-run.ts. */
   int outcome() const {
     if (state_ == HERS_CUDA_OK) return 1;
@@ -322,7 +267,6 @@ class Scan {
   void end() {
     stop();
     if (thread.joinable()) thread.join();
-    if (held) held->release();
     held.reset();
     segments.clear();
   }
@@ -358,18 +302,7 @@ class Scan {
         for (size_t value : values) message->entries.push_back(static_cast<uint32_t>(value));
       }
     }
-    return send(std::move(message), false);
-  }
-
-  /** Whoever calls after the environment began to close must not do so again. */
-  bool send(std::unique_ptr<Message> message, bool last) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!call_) return false;
-    const napi_status status = napi_call_threadsafe_function(call_, message.get(), napi_tsfn_nonblocking);
-    if (status == napi_ok) message.release();
-    if (status == napi_closing) call_ = nullptr;
-    else if (last) napi_release_threadsafe_function(call_, napi_tsfn_release), call_ = nullptr;
-    return status == napi_ok;
+    return channel->send(std::move(message), false);
   }
 
   std::mutex mutex_;
@@ -377,57 +310,42 @@ class Scan {
   volatile int stop_ = 0;
   int waiting_ = 0, state_ = HERS_CUDA_OK;
   std::string text_;
-  napi_threadsafe_function call_ = nullptr, loop_ = nullptr;
 };
 
 std::shared_ptr<Scan>& scanOf(napi_env env, napi_value value) { return unwrap<Scan, kScan>(env, value); }
 
 /** What belongs to one environment: scans that have not ended. */
-using Instance = std::set<std::shared_ptr<Scan>>;
-
-Instance& instanceOf(napi_env env) {
-  void* data = nullptr;
-  check(napi_get_instance_data(env, &data), "no instance");
-  return *static_cast<Instance*>(data);
-}
+struct Instance {
+  std::set<std::shared_ptr<Scan>> scans;
+  void shutDown() {
+    for (const auto& scan : scans) scan->end();
+    scans.clear();
+  }
+};
 
 void deliverMessage(napi_env env, napi_value callback, void* context, void* data) {
   std::unique_ptr<Message> message(static_cast<Message*>(data));
   if (!env) return;
-  const std::shared_ptr<Scan> scan = *static_cast<std::shared_ptr<Scan>*>(context);
+  const auto scan = static_cast<Scan*>(context)->shared_from_this();
   try {
-    napi_value self, buffer;
-    check(napi_get_undefined(env, &self), "no value");
+    napi_value buffer;
     if (message->bytes) {
-      const size_t length = message->entries.size() * sizeof(uint32_t);
-      void* words = nullptr;
-      napi_value memory, entries;
-      check(napi_create_arraybuffer(env, length, &words, &memory), "no memory");
-      memcpy(words, message->entries.data(), length);
-      check(napi_create_typedarray(env, napi_uint32_array, message->entries.size(), memory, 0, &entries), "no memory");
+      const napi_value entries = newWords(env, message->entries);
       const auto finalize = [](napi_env, void*, void* held) { delete static_cast<Message*>(held); };
       void* const bytes = const_cast<uint8_t*>(message->bytes);
       check(napi_create_external_arraybuffer(env, bytes, message->length, finalize, message.get(), &buffer), "no memory");
       message->entries = {};
       message.release();
-      const napi_value arguments[] = {buffer, entries};
-      napi_call_function(env, self, callback, 2, arguments, nullptr);
+      callWith(env, callback, buffer, entries);
     } else {
       scan->end();
-      instanceOf(env).erase(scan);
+      instanceOf<Instance>(env).scans.erase(scan);
       check(napi_get_null(env, &buffer), "no value");
-      const napi_value arguments[] = {buffer, numbers(env, {static_cast<double>(scan->outcome())})};
-      napi_call_function(env, self, callback, 2, arguments, nullptr);
+      callWith(env, callback, buffer, numbers(env, {static_cast<double>(scan->outcome())}));
     }
   } catch (const Refused& refused) {
     raise(env, refused);
   }
-}
-
-/** The function's context is freed with it. */
-void forgetCall(napi_env, void* data, void*) {
-  const std::unique_ptr<std::shared_ptr<Scan>> scan(static_cast<std::shared_ptr<Scan>*>(data));
-  (*scan)->forgetCall();
 }
 
 napi_value startScan(napi_env env, const Arguments& a) {
@@ -454,15 +372,10 @@ napi_value startScan(napi_env env, const Arguments& a) {
   });
   scan->domain = wordOf(env, a[4]);
   scan->keeps = truthOf(env, a[6]);
-  auto context = std::make_unique<std::shared_ptr<Scan>>(scan);
-  napi_threadsafe_function call;
-  const napi_value value = wrap<Scan, kScan>(env, scan);
-  check(napi_create_threadsafe_function(env, a[5], nullptr, text(env, "hers.scan"), 0, 1, context.get(), forgetCall, context.get(), deliverMessage, &call),
-        "no memory");
-  context.release();
-  scan->setCall(call);
   scan->held = std::make_unique<Held>(env, a[2]);
-  instanceOf(env).insert(scan);
+  const napi_value value = wrap<Scan, kScan>(env, scan);
+  scan->channel->open(env, a[5], "hers.scan", deliverMessage, scan);
+  instanceOf<Instance>(env).scans.insert(scan);
   scan->thread = std::thread([scan = scan.get()] { scan->run(); });
   return value;
 }
@@ -478,7 +391,8 @@ napi_value takeResponses(napi_env env, const Arguments& a) {
   responses->kept = *hersCudaKept(scan->kept);
   responses->device = scan->ring->device;
   std::swap(responses->responses, scan->kept);
-  return keptResponses(env, std::move(responses));
+  static_assert(offsetof(Responses, kept) == 0, "the external points to what is kept");
+  return external(env, std::move(responses), kKeptTag);
 }
 
 napi_value stopScan(napi_env env, const Arguments& a) {
@@ -492,21 +406,12 @@ napi_value releaseBatch(napi_env env, const Arguments& a) {
 }
 
 napi_value holdLoop(napi_env env, const Arguments& a) {
-  scanOf(env, a[0])->holdLoop(env, truthOf(env, a[1]));
+  scanOf(env, a[0])->channel->hold(env, truthOf(env, a[1]));
   return undefined(env);
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
-  auto instance = std::make_unique<Instance>();
-  check(napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
-        "no instance");
-  Instance* const kept = instance.release();
-  const auto shutDown = [](void* data) {
-    Instance& scans = *static_cast<Instance*>(data);
-    for (const auto& scan : scans) scan->end();
-    scans.clear();
-  };
-  check(napi_add_env_cleanup_hook(env, shutDown, kept), "no hook");
+  makeInstance<Instance>(env);
   const napi_property_descriptor properties[] = {
       method("openDevice", call<openDevice, 1>),   method("closeDevice", call<closeDevice, 1>),   method("describeDevice", call<describeDevice, 1>),
       method("copySpeed", call<copySpeed, 2>),     method("linkSpeed", call<linkSpeed, 2>),
@@ -515,8 +420,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("holdLoop", call<holdLoop, 2>),       method("messageOf", call<messageOf, 1>),     method("takeResponses", call<takeResponses, 1>),
       method("forgetResponses", call<forgetResponses, 1>),
   };
-  define(env, exports, properties);
-  return exports;
+  return define(env, exports, properties);
 }
 
 }  // namespace

@@ -84,8 +84,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("freePlain", call<freePlain, 1>),
       method("ceilingSeconds", call<ceilingSeconds, 8>),
   };
-  define(env, exports, properties);
-  return exports;
+  return define(env, exports, properties);
 }
 
 }  // namespace

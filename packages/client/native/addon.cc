@@ -139,36 +139,21 @@ Array<const uint32_t> wordsIn(Call<count>& call) {
 }
 
 template <class T>
-constexpr napi_type_tag kTag = {0, 0};
+constexpr uint32_t kKind = 0x68657241;
 template <>
-constexpr napi_type_tag kTag<HashKey> = {0x6865727368617368, 1};
-template <>
-constexpr napi_type_tag kTag<SealKey> = {0x686572737365616c, 1};
+constexpr uint32_t kKind<SealKey> = 0x68657242;
 
 template <class T>
 napi_value makeKey(napi_env env, napi_callback_info info) {
   Call<1> call(env, info);
   const auto key = bytesIn(call);
   require(key.length == kKeyBytes, "a key has 32 bytes");
-  std::unique_ptr<T> made(new T(key.at));
-  napi_value object;
-  check(napi_create_object(env, &object), "no object could be made");
-  const auto drop = [](napi_env, void* at, void*) { delete static_cast<T*>(at); };
-  check(napi_wrap(env, object, made.get(), drop, nullptr, nullptr), "no object could be made");
-  made.release();
-  check(napi_type_tag_object(env, object, &kTag<T>), "no object could be made");
-  return object;
+  return wrap<T, kKind<T>>(env, std::make_shared<T>(key.at));
 }
 
 template <class T, size_t count>
 T& keyIn(Call<count>& call) {
-  const napi_value value = call.value();
-  bool isOurs = false;
-  check(napi_check_object_type_tag(call.env, value, &kTag<T>, &isOurs), "a key was expected");
-  require(isOurs, "a key was expected");
-  void* at;
-  check(napi_unwrap(call.env, value, &at), "a key was expected");
-  return *static_cast<T*>(at);
+  return *unwrap<T, kKind<T>>(call.env, call.value());
 }
 
 template <class T>
@@ -275,8 +260,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("hashMany", guardedCall<hashMany>),
       method("sealMany", guardedCall<sealMany>),
   };
-  define(env, exports, functions);
-  return exports;
+  return define(env, exports, functions);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "../lanes/cpu.h"
 #include "../lanes/napi.h"
 #include "ranking.h"
 #include "roots.h"
@@ -21,14 +22,11 @@ namespace {
 // — the variants of this machine, best first —
 
 struct Variants {
-  const Variant* list[2];
-  uint32_t count = 0;
+  std::vector<const Variant*> list;
   Variants() {
 #ifdef HERS_X86
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-      list[count++] = &kAvx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[count++] = &kAvx2;
+    if (hasAvx512()) list.push_back(&kAvx512);
+    if (hasAvx2()) list.push_back(&kAvx2);
 #endif
   }
 };
@@ -43,7 +41,7 @@ const Variants& machine() {
 /** By its place in the list. A name would take longer to read than some functions run. */
 const Variant& variantOf(napi_env env, napi_value value) {
   const uint32_t place = wordOf(env, value);
-  if (place >= machine().count) refuse("this machine has not so many instruction sets");
+  if (place >= machine().list.size()) refuse("this machine has not so many instruction sets");
   return *machine().list[place];
 }
 
@@ -348,65 +346,43 @@ napi_value integers(napi_env env, napi_callback_info info) {
 
 // — ranking, on a thread of Node's own —
 
-/** A ranking that runs, and what must stay until it has ended. */
-struct RankingJob {
-  Ranking ranking;
-  Bound* bound;
-  std::vector<Best> best;
-  bool isSound = false, hasMemory = true;
-  napi_async_work work = nullptr;
-  napi_deferred deferred = nullptr;
-  /** The arrays that it reads. */
-  napi_ref arrays = nullptr;
-
-  ~RankingJob() { wipe(best.data(), best.size() * sizeof(Best)); }
-
-  void drop(napi_env env) {
-    if (arrays) napi_delete_reference(env, arrays);
-    if (work) napi_delete_async_work(env, work);
-    bound->release(env);
-    delete this;
-  }
-};
-
-void performRanking(napi_env, void* data) {
-  RankingJob& job = *static_cast<RankingJob*>(data);
-  try {
-    BestOf best(job.ranking.limit, job.ranking.floor);
-    job.isSound = rankAll(job.ranking, best);
-    if (job.isSound) job.best = best.sorted();
-  } catch (const std::bad_alloc&) {
-    job.hasMemory = false;
-  }
-}
-
 /** [response, record, score] of each, best first; or nothing where the slow way has to be taken. */
-napi_value rankedFor(napi_env env, const RankingJob& job) {
-  const size_t count = job.best.size();
-  void* data = nullptr;
-  napi_value buffer, array;
-  check(napi_create_arraybuffer(env, 3 * count * sizeof(double), &data, &buffer), "no memory");
-  double* out = static_cast<double*>(data);
-  for (const Best& each : job.best) {
-    *out++ = each.response, *out++ = each.slot;
-    *out++ = job.ranking.areDistances ? -each.key : each.key;
+class PromisedRanking : public Promised {
+ public:
+  PromisedRanking(napi_env env, Bound& bound) : Promised(env), bound_(bound) { bound_.hold(); }
+  ~PromisedRanking() override {
+    wipe(best_.data(), best_.size() * sizeof(Best));
+    bound_.release(env_);
   }
-  check(napi_create_typedarray(env, napi_float64_array, 3 * count, buffer, 0, &array), "no memory");
-  return array;
-}
 
-void finishRanking(napi_env env, napi_status status, void* data) {
-  RankingJob* const job = static_cast<RankingJob*>(data);
-  napi_value result = nullptr;
-  try {
-    const bool isDone = status == napi_ok && job->hasMemory && job->isSound;
-    result = isDone ? rankedFor(env, *job) : undefined(env);
-  } catch (const Refused&) {
-    result = undefined(env);
+  void run() override {
+    try {
+      BestOf best(ranking.limit, ranking.floor);
+      isSound_ = rankAll(ranking, best);
+      if (isSound_) best_ = best.sorted();
+    } catch (const std::bad_alloc&) {
+      isSound_ = false;
+    }
   }
-  napi_resolve_deferred(env, job->deferred, result);
-  job->drop(env);
-}
+
+  napi_value answer(napi_env env) override {
+    if (!isSound_) return undefined(env);
+    double* out;
+    const napi_value array = newArray(env, napi_float64_array, 3 * best_.size(), out);
+    for (const Best& each : best_) {
+      *out++ = each.response, *out++ = each.slot;
+      *out++ = ranking.areDistances ? -each.key : each.key;
+    }
+    return array;
+  }
+
+  Ranking ranking;
+
+ private:
+  Bound& bound_;
+  std::vector<Best> best_;
+  bool isSound_ = false;
+};
 
 template <class T, size_t count>
 std::vector<T> copyOf(Call<count>& call, napi_typedarray_type type) {
@@ -418,7 +394,7 @@ std::vector<T> copyOf(Call<count>& call, napi_typedarray_type type) {
 napi_value rank(napi_env env, napi_callback_info info) {
   Call<20> call(env, info);
   Bound& b = *static_cast<Bound*>(call.owner);
-  auto made = std::make_unique<RankingJob>();
+  auto made = std::make_unique<PromisedRanking>(env, b);
   Ranking& r = made->ranking;
   r.variant = &b.variant, r.ring = b.ring;
   const uint32_t n = b.ring.n;
@@ -459,23 +435,7 @@ napi_value rank(napi_env env, napi_callback_info info) {
   r.limit = call.word();
   if (r.limit < 1) refuse("a limit is at least one");
 
-  napi_value held, name, promise;
-  check(napi_create_array_with_length(env, 2, &held), "no memory");
-  check(napi_set_element(env, held, 0, bytes), "no memory");
-  check(napi_set_element(env, held, 1, pointValues), "no memory");
-  check(napi_create_string_utf8(env, "hers.rank", NAPI_AUTO_LENGTH, &name), "no memory");
-  made->bound = &b;
-  b.hold();
-  RankingJob* const job = made.release();
-  bool ok = napi_create_reference(env, held, 1, &job->arrays) == napi_ok;
-  ok = ok && napi_create_async_work(env, nullptr, name, performRanking, finishRanking, job, &job->work) == napi_ok;
-  ok = ok && napi_create_promise(env, &job->deferred, &promise) == napi_ok;
-  ok = ok && napi_queue_async_work(env, job->work) == napi_ok;
-  if (!ok) {
-    job->drop(env);
-    refuse("no memory");
-  }
-  return promise;
+  return Promised::start(std::move(made), "hers.rank", {bytes, pointValues});
 }
 
 struct Method {
@@ -624,14 +584,7 @@ void unpackThree(Call<3>& call, const Variant& variant) {
 
 napi_value variants(napi_env env, napi_callback_info) {
   return guarded(env, [&] {
-    napi_value array;
-    check(napi_create_array(env, &array), "no memory");
-    for (uint32_t i = 0; i < machine().count; i++) {
-      napi_value name;
-      check(napi_create_string_utf8(env, machine().list[i]->name, NAPI_AUTO_LENGTH, &name), "no memory");
-      check(napi_set_element(env, array, i, name), "no memory");
-    }
-    return array;
+    return listOf(env, machine().list, [&](const Variant* variant) { return text(env, variant->name); });
   });
 }
 
@@ -647,9 +600,8 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("packThree", onVariant<3, packThree>),
       method("unpackThree", onVariant<3, unpackThree>),
   };
-  define(env, exports, functions);
   addExpansion(env, exports);
-  return exports;
+  return define(env, exports, functions);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "expansion.h"
 
+#include "../lanes/cpu.h"
 #include "../lanes/napi.h"
 
 namespace hers {
@@ -17,10 +18,8 @@ class Given : public Call<count> {
   const ExpansionVariant& variant() {
     const std::string name = textOf(this->env, this->value());
 #ifdef HERS_X86
-    __builtin_cpu_init();
-    if (name == "avx512" && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-      return kExpansionAvx512;
-    if (name == "avx2" && __builtin_cpu_supports("avx2")) return kExpansionAvx2;
+    if (name == "avx512" && hasAvx512()) return kExpansionAvx512;
+    if (name == "avx2" && hasAvx2()) return kExpansionAvx2;
 #endif
     refuse("this machine has not this instruction set");
   }

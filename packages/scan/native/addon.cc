@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,6 +22,7 @@
 #include "scan.h"
 #include "segment.h"
 #include "tables.h"
+#include "../../ring/lanes/cpu.h"
 #include "../../ring/lanes/napi.h"
 #include "variant.h"
 
@@ -35,29 +35,6 @@ struct RingWithVariant {
   const Variant* variant;
   RingTables tables;
 };
-
-/** Delivers a scan's results to JavaScript. */
-struct Channel {
-  /** For the threads, until the last message. */
-  std::mutex mutex;
-  napi_threadsafe_function call = nullptr;
-  /**
-   * The same for the environment's own thread, which may release the event loop or hold it until
-   * the function is gone: see `forgetCall`.
-   */
-  napi_threadsafe_function loop = nullptr;
-};
-
-/**
- * Called before the function is freed, for whatever reason: the last message, one that could not be
- * sent, or the end of the environment.
- */
-void forgetCall(napi_env, void* data, void*) {
-  const std::unique_ptr<std::shared_ptr<Channel>> channel(static_cast<std::shared_ptr<Channel>*>(data));
-  (*channel)->loop = nullptr;
-  const std::lock_guard<std::mutex> lock((*channel)->mutex);
-  (*channel)->call = nullptr;
-}
 
 struct RunningScan {
   std::shared_ptr<Pool> pool;
@@ -82,25 +59,16 @@ struct Instance {
   }
 };
 
-Instance& instanceOf(napi_env env) {
-  void* data = nullptr;
-  check(napi_get_instance_data(env, &data), "no instance");
-  return *static_cast<Instance*>(data);
-}
-
 // — variants —
 
 std::vector<const Variant*> variants() {
   std::vector<const Variant*> found;
 #ifdef HERS_X86
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
+  if (hasAvx2() && hasAvx512()) {
     if (__builtin_cpu_supports("avx512ifma")) found.push_back(&kAvx512Ifma);
     found.push_back(&kAvx512);
   }
-  if (avx2) found.push_back(&kAvx2);
+  if (hasAvx2()) found.push_back(&kAvx2);
 #endif
   found.push_back(&kGeneric);
   return found;
@@ -122,16 +90,6 @@ struct Message {
   Ending ending;
 };
 
-/** After the environment has begun to close, nothing may call again: the function is then gone. */
-void send(Channel& channel, std::unique_ptr<Message> message, bool last) {
-  const std::lock_guard<std::mutex> lock(channel.mutex);
-  if (!channel.call) return;
-  const napi_status status = napi_call_threadsafe_function(channel.call, message.get(), napi_tsfn_nonblocking);
-  if (status == napi_ok) message.release();
-  if (status == napi_closing) channel.call = nullptr;
-  else if (last) napi_release_threadsafe_function(channel.call, napi_tsfn_release), channel.call = nullptr;
-}
-
 /** Hands the batch's memory to JavaScript, until it is collected there. */
 napi_value batchBuffer(napi_env env, std::unique_ptr<Batch>& batch) {
   napi_value buffer;
@@ -152,18 +110,9 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
   const std::unique_ptr<Message> message(static_cast<Message*>(data));
   if (!env) return;
   try {
-    napi_value self;
-    check(napi_get_undefined(env, &self), "no value");
     if (message->batch) {
-      const Batch& batch = *message->batch;
-      const size_t length = batch.entries.size() * sizeof(uint32_t);
-      void* words = nullptr;
-      napi_value memory, entries;
-      check(napi_create_arraybuffer(env, length, &words, &memory), "no memory");
-      memcpy(words, batch.entries.data(), length);
-      check(napi_create_typedarray(env, napi_uint32_array, batch.entries.size(), memory, 0, &entries), "no memory");
-      const napi_value arguments[] = {batchBuffer(env, message->batch), entries};
-      napi_call_function(env, self, callback, 2, arguments, nullptr);
+      const napi_value entries = newWords(env, message->batch->entries);
+      callWith(env, callback, batchBuffer(env, message->batch), entries);
     } else {
       const Ending& e = message->ending;
       const Times& t = e.times;
@@ -172,8 +121,7 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
       const std::vector<double> values = {static_cast<double>(e.outcome), static_cast<double>(e.segment), static_cast<double>(e.part),
                                           t.expand * 1e-6, t.verify * 1e-6, t.multiply * 1e-6, t.respond * 1e-6,
                                           t.untilMultiply * 1e-6, t.untilEnd * 1e-6};
-      const napi_value arguments[] = {null, numbers(env, values)};
-      napi_call_function(env, self, callback, 2, arguments, nullptr);
+      callWith(env, callback, null, numbers(env, values));
     }
   } catch (const Refused& refused) {
     raise(env, refused);
@@ -183,20 +131,12 @@ void deliver(napi_env env, napi_value callback, void*, void* data) {
 // — functions —
 
 napi_value listVariants(napi_env env, const Arguments&) {
-  napi_value array;
-  check(napi_create_array(env, &array), "no memory");
-  uint32_t at = 0;
-  for (const Variant* variant : variants()) {
-    napi_value name;
-    check(napi_create_string_utf8(env, variant->name, NAPI_AUTO_LENGTH, &name), "no memory");
-    check(napi_set_element(env, array, at++, name), "no memory");
-  }
-  return array;
+  return listOf(env, variants(), [&](const Variant* variant) { return text(env, variant->name); });
 }
 
 napi_value createPool(napi_env env, const Arguments& a) {
   const auto pool = std::make_shared<Pool>(sizeOf(env, a[0]));
-  instanceOf(env).pools.push_back(pool);
+  instanceOf<Instance>(env).pools.push_back(pool);
   return wrap<Pool, kPool>(env, pool);
 }
 
@@ -349,24 +289,14 @@ napi_value startScan(napi_env env, const Arguments& a) {
   }
 
   const auto channel = std::make_shared<Channel>();
-  napi_value name;
-  check(napi_create_string_utf8(env, "hers.scan", NAPI_AUTO_LENGTH, &name), "no memory");
   setup.onBatch = [channel](std::unique_ptr<Batch> batch) {
-    std::unique_ptr<Message> message(new Message{std::move(batch), {}});
-    send(*channel, std::move(message), false);
+    channel->send(std::unique_ptr<Message>(new Message{std::move(batch), {}}), false);
   };
-  setup.onEnd = [channel](const Ending& ending) {
-    std::unique_ptr<Message> message(new Message{nullptr, ending});
-    send(*channel, std::move(message), true);
-  };
+  setup.onEnd = [channel](const Ending& ending) { channel->send(std::unique_ptr<Message>(new Message{nullptr, ending}), true); };
   const auto scan = std::make_shared<Scan>(std::move(setup));
   const auto running = std::make_shared<RunningScan>(RunningScan{pool, scan, channel});
   const napi_value value = wrap<RunningScan, kScan>(env, running);
-  auto kept = std::make_unique<std::shared_ptr<Channel>>(channel);
-  check(napi_create_threadsafe_function(env, a[6], nullptr, name, 0, 1, kept.get(), forgetCall, nullptr, deliver, &channel->call),
-        "no memory");
-  kept.release();
-  channel->loop = channel->call;
+  channel->open(env, a[6], "hers.scan", deliver);
   pool->start(scan);
   return value;
 }
@@ -385,20 +315,12 @@ napi_value releaseBatch(napi_env env, const Arguments& a) {
 
 /** Whether the scan keeps the event loop alive. */
 napi_value holdLoop(napi_env env, const Arguments& a) {
-  const napi_threadsafe_function loop = scanOf(env, a[0])->channel->loop;
-  if (!loop) return undefined(env);
-  if (truthOf(env, a[1])) napi_ref_threadsafe_function(env, loop);
-  else napi_unref_threadsafe_function(env, loop);
+  scanOf(env, a[0])->channel->hold(env, truthOf(env, a[1]));
   return undefined(env);
 }
 
 napi_value initialize(napi_env env, napi_value exports) {
-  auto instance = std::make_unique<Instance>();
-  check(napi_set_instance_data(env, instance.get(), [](napi_env, void* data, void*) { delete static_cast<Instance*>(data); }, nullptr),
-        "no instance");
-  Instance* const kept = instance.release();
-  check(napi_add_env_cleanup_hook(env, [](void* data) { static_cast<Instance*>(data)->shutDown(); }, kept), "no hook");
-
+  makeInstance<Instance>(env);
   const napi_property_descriptor properties[] = {
       method("variants", call<listVariants, 0>),
       method("createPool", call<createPool, 1>),
@@ -416,8 +338,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       method("releaseBatch", call<releaseBatch, 1>),
       method("holdLoop", call<holdLoop, 2>),
   };
-  define(env, exports, properties);
-  return exports;
+  return define(env, exports, properties);
 }
 
 }  // namespace
