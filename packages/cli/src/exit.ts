@@ -20,22 +20,6 @@ export const EXIT = {
 
 export type Exit = (typeof EXIT)[keyof typeof EXIT];
 
-/** For the documents. */
-export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
-  done: 'done',
-  no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
-  usage: 'called wrongly: an unknown option, an impossible value, a configuration that makes no sense',
-  absent: 'something does not exist (a file, a collection, a record), or exists already',
-  key: 'the key, the passphrase or the token is missing, wrong or damaged, the token does not allow this, or the certificate of the server is not trusted',
-  input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
-  integrity: 'stored data is damaged, was altered, or was rolled back: do not retry, find out why',
-  storage:
-    'the folder is in use, the disk is full or fails, or the server is busy or out of reach: the same call may succeed later',
-  unexpected: 'a bug in the program: please report it',
-  interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
-  terminated: 'stopped by SIGTERM; the same holds',
-};
-
 const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
   INVALID_ARGUMENT: EXIT.usage,
   UNSUPPORTED_PLAN: EXIT.usage,
@@ -104,6 +88,15 @@ export class CommandError extends Error {
     this.code = code;
   }
 }
+
+const refusal =
+  (exit: Exit) =>
+  (message: string, next?: string, code?: string): CommandError =>
+    new CommandError(exit, message, next, code);
+
+export const usageError = refusal(EXIT.usage);
+export const inputError = refusal(EXIT.input);
+export const absentError = refusal(EXIT.absent);
 
 function nameOf(exit: Exit): string {
   return Object.entries(EXIT)

@@ -20,7 +20,7 @@ import type { VersionFile } from '@hers/client/versions';
 import type { Kernel, KernelChoice } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
-import { CommandError, EXIT, messageOf } from './exit.ts';
+import { absentError, CommandError, EXIT, messageOf, usageError } from './exit.ts';
 import { namesIn } from './fields.ts';
 import { type Keys, versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
@@ -62,8 +62,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
   } = options;
   const folder = settings.value('gallery');
   if (!create && !existsSync(folder))
-    throw new CommandError(
-      EXIT.absent,
+    throw absentError(
       `there is no gallery at ${folder}`,
       '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
@@ -204,14 +203,13 @@ async function onlyCollection(service: Service): Promise<string> {
   const names = (await service.listCollections()).map(({ name }) => name).sort();
   const [first, second] = names;
   if (first === undefined)
-    throw new CommandError(
-      EXIT.absent,
+    throw absentError(
       'there is no collection in this gallery yet',
       'make one: `hers collections create <name> --dimension <number>`',
     );
   if (second === undefined) return first;
   const shown = names.length > 8 ? `${names.slice(0, 8).join(', ')}, …` : names.join(', ');
-  throw new CommandError(EXIT.usage, `there are several collections (${shown})`, 'say which with --collection');
+  throw usageError(`there are several collections (${shown})`, 'say which with --collection');
 }
 
 /** A service that tells of every response as it passes. */
@@ -235,8 +233,7 @@ async function registerGpu(settings: Settings): Promise<void> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     if (settings.value('kernel') === 'cuda')
-      throw new CommandError(
-        EXIT.absent,
+      throw absentError(
         'the kernel cuda needs @hers/cuda, which is not part of this installation',
         'run it in a clone of the repository, or choose another kernel',
       );

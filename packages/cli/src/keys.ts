@@ -5,7 +5,7 @@ import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '
 import { VersionFile } from '@hers/client/versions';
 import { isFileThere } from '@hers/service/target';
 import type { Environment } from './context.ts';
-import { CommandError, EXIT } from './exit.ts';
+import { absentError, CommandError, EXIT } from './exit.ts';
 import type { Output } from './output.ts';
 import { writePrivately } from './private-file.ts';
 import { isGiven, type SecretSource, type Secrets } from './secrets.ts';
@@ -51,11 +51,7 @@ export class Keys {
       text = await readFile(path, 'utf8');
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw Object.assign(error as Error, { path });
-      throw new CommandError(
-        EXIT.absent,
-        `there is no key file ${path}`,
-        '`hers init` makes one, and --key names another',
-      );
+      throw absentError(`there is no key file ${path}`, '`hers init` makes one, and --key names another');
     }
     const { mode } = await stat(path);
     if ((mode & 0o077) !== 0 && !this.#warned) this.#out.note(`${path} can be read by others: chmod 600 it.`);

@@ -9,7 +9,7 @@ import {
   repairGallery,
 } from '@hers/client/repair';
 import type { Context } from './context.ts';
-import { CommandError, EXIT, stoppedAt } from './exit.ts';
+import { EXIT, stoppedAt, usageError } from './exit.ts';
 import { isServer, openFolder, openVersions } from './gallery.ts';
 import { count, counted, duration, size } from './output.ts';
 import type { Progress } from './progress.ts';
@@ -22,11 +22,9 @@ export interface RepairFlags {
 export async function repair(context: Context, { into, unlisted = false }: RepairFlags): Promise<void> {
   const { settings, keys, out, signal } = context;
   const folder = settings.value('gallery');
-  if (isServer(folder))
-    throw new CommandError(EXIT.usage, 'the files of a server cannot be repaired from here', 'run this there');
+  if (isServer(folder)) throw usageError('the files of a server cannot be repaired from here', 'run this there');
   if (await isNodeFolder(context))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `${folder} is the folder of a node, which copies damaged shards from other nodes`,
       'start the node; if it does not start, start it with an empty folder',
     );

@@ -4,7 +4,7 @@
 
 import { readFile, stat } from 'node:fs/promises';
 import type { Context, Environment } from './context.ts';
-import { CommandError, EXIT, Interrupted } from './exit.ts';
+import { CommandError, EXIT, Interrupted, usageError } from './exit.ts';
 import type { Output } from './output.ts';
 
 export interface SecretSource {
@@ -90,11 +90,7 @@ export async function confirmed(
 ): Promise<void> {
   if (yes) return;
   if (!stdin.isTTY || !stderr.isTTY)
-    throw new CommandError(
-      EXIT.usage,
-      'this is to be confirmed, and there is no terminal to ask',
-      'add --yes if it is meant',
-    );
+    throw usageError('this is to be confirmed, and there is no terminal to ask', 'add --yes if it is meant');
   const { confirm, isCancel } = await import('@clack/prompts');
   const answer = await confirm({
     message: question,

@@ -12,7 +12,6 @@ import {
 } from '@hers/client';
 import { type PlanRequest, plan } from '@hers/scheme';
 import type { OpenPlan } from '@hers/scheme/open';
-import { Option } from 'commander';
 import { type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
@@ -37,41 +36,23 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .summary('make a collection')
     .description('Makes an empty collection, and shows what the planner promises for it: error, sizes, security.')
     .argument('<name>', 'letters, digits, dots, dashes, underscores')
-    .requiredOption(
-      '-d, --dimension <number>',
-      'coordinates of a vector, 2 to 4096',
-      numberOption('--dimension', { whole: true }),
-    )
     .addOption(
-      new Option('-m, --metric <metric>', 'how vectors are compared')
-        .choices(['cosine', 'dot', 'euclidean'])
-        .default('cosine'),
+      numberOption('-d, --dimension <number>', 'coordinates of a vector, 2 to 4096', 'whole').makeOptionMandatory(),
     )
-    .addOption(
-      new Option(
-        '-p, --profile <profile>',
-        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
-      )
-        .choices(['compact', 'small', 'exact', 'open'])
-        .default('compact'),
+    .choice('-m, --metric <metric>', 'how vectors are compared', ['cosine', 'dot', 'euclidean'], 'cosine')
+    .choice(
+      '-p, --profile <profile>',
+      'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
+      ['compact', 'small', 'exact', 'open'],
+      'compact',
     )
-    .option(
-      '--norm-bound <number>',
-      'the longest vector there will be (dot and euclidean); 1 by default',
-      numberOption('--norm-bound'),
-    )
-    .option(
-      '--query-norm-bound <number>',
-      'the longest probe; as --norm-bound by default',
-      numberOption('--query-norm-bound'),
-    )
-    .addOption(
-      new Option(
-        '--integrity <level>',
-        'standard: canaries show wrong responses; strong: checksum canaries show a change of a single score as well (compact, small)',
-      )
-        .choices(['standard', 'strong'])
-        .default('standard'),
+    .number('--norm-bound <number>', 'the longest vector there will be (dot and euclidean); 1 by default')
+    .number('--query-norm-bound <number>', 'the longest probe; as --norm-bound by default')
+    .choice(
+      '--integrity <level>',
+      'standard: canaries show wrong responses; strong: checksum canaries show a change of a single score as well (compact, small)',
+      ['standard', 'strong'],
+      'standard',
     )
     .option(
       '--field <name:type>',

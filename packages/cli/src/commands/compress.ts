@@ -4,10 +4,9 @@
 import { readFile } from 'node:fs/promises';
 import { isFileThere } from '@hers/service/target';
 import type { Compressor, MethodName, Progress as Training } from '@hers/training';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { inputError, stoppedAt, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { columns, count, counted, duration } from '../output.ts';
@@ -44,21 +43,19 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .argument('<file>', 'training vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
     .requiredOption('-o, --output <file>', 'where the compressor goes, an .onnx file that other tools can run')
-    .addOption(
-      new Option(
-        '-m, --method <method>',
-        'auto: a linear map from PCA to LDA, and a learned one where that is ahead; without labels PCA',
-      )
-        .choices(METHODS)
-        .default('auto'),
+    .choice(
+      '-m, --method <method>',
+      'auto: a linear map from PCA to LDA, and a learned one where that is ahead; without labels PCA',
+      METHODS,
+      'auto',
     )
-    .option(
+    .number(
       '-d, --dimension <number>',
       'coordinates of a compressed vector; auto finds the fewest that --loss allows by default',
-      numberOption('--dimension', { whole: true }),
+      'whole',
     )
-    .option('--loss <share>', 'how much rank-1 accuracy auto may lose; 0.01 by default', numberOption('--loss'))
-    .option('--random <number>', 'the same number gives the same compressor; 1 by default', numberOption('--random'))
+    .number('--loss <share>', 'how much rank-1 accuracy auto may lose; 0.01 by default')
+    .number('--random <number>', 'the same number gives the same compressor; 1 by default')
     .option('--checkpoint <file>', 'saved during training; if it exists, training resumes from it')
     .option('--replace', 'write over a file that exists')
     .example('hers train people.npy --labels people.txt --dimension 8 --output people.onnx', 'To 8 dimensions')
@@ -76,11 +73,10 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input')
       .argument('[compressors...]', '.onnx files'),
   )
-    .addOption(
-      new Option(
-        '--combine <kind>',
-        'a person has the score of the best of their templates (the default), or the mean of all, as with `hers verify --group`',
-      ).choices(['best', 'mean']),
+    .choice(
+      '--combine <kind>',
+      'a person has the score of the best of their templates (the default), or the mean of all, as with `hers verify --group`',
+      ['best', 'mean'],
     )
     .example('hers evaluate people.npy --labels people.txt faces.onnx', 'A compressor beside the full vectors')
     .example(
@@ -111,9 +107,9 @@ async function train(context: Context, argument: string, options: TrainOptions):
   const { environment, out, signal } = context;
   const { method, dimension, loss, random: seed = 1 } = options;
   if (method === 'auto' && dimension === undefined && loss !== undefined && !(loss > 0 && loss < 1))
-    throw new CommandError(EXIT.usage, '--loss is a share between 0 and 1');
+    throw usageError('--loss is a share between 0 and 1');
   if (method !== 'auto' && dimension === undefined)
-    throw new CommandError(EXIT.usage, `${method} needs the dimension of compressed vectors`, 'add --dimension');
+    throw usageError(`${method} needs the dimension of compressed vectors`, 'add --dimension');
   const path = context.path(options.output);
   if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
@@ -220,8 +216,7 @@ async function evaluate(
 ): Promise<void> {
   const { environment, out, signal } = context;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
-  if (!labels)
-    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
+  if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
   const { load, rankOne } = await import('@hers/training');
   const numbers = new Map<string | number, number>();
   const classes = Int32Array.from(labels, (label) => {
@@ -246,7 +241,7 @@ async function evaluate(
   }
   progress.end();
   if (Number.isNaN(uncompressed))
-    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+    throw inputError('no label occurs twice, so there is nothing to find', 'check the labels');
   if (out.json) {
     out.object({ vectors: total, labels: numbers.size, combine: options.combine ?? 'best', results });
     return;
@@ -267,8 +262,7 @@ const lost = (difference: number) => difference.toFixed(4).replace(/^-(0\.0+)$/,
 
 async function reindex(context: Context, file: string | undefined, none: boolean): Promise<void> {
   const { out } = context;
-  if ((file === undefined) !== none)
-    throw new CommandError(EXIT.usage, 'name a compressor, or say --none', 'hers train makes one');
+  if ((file === undefined) !== none) throw usageError('name a compressor, or say --none', 'hers train makes one');
   const compressor = file === undefined ? null : await readFile(context.path(file));
   await context.collection(async (collection, { database }) => {
     const started = performance.now();

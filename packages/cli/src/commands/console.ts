@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 import { HersError, HttpService, isSealed } from '@hers/client';
 import type { ConsoleOptions } from '@hers/console';
 import type { FolderStore } from '@hers/store';
-import { type HersCommand, portOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { addressOf, isServer, openFolder, tokenSource } from '../gallery.ts';
 import { doctorOf } from './serve.ts';
@@ -30,7 +30,7 @@ export function addConsole(program: HersCommand, context: () => Context): void {
     .description(
       'Serves a page for people on 127.0.0.1, and opens it in the browser: search, enrol, records, upkeep, and beside every answer what the server saw. The gallery is the folder or the server of the settings. The key is opened in the page, and this command never has it. The address holds a secret that opens the page once; other programs and other pages cannot use it.',
     )
-    .option('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', portOption, DEFAULT_PORT)
+    .number('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', 'port', DEFAULT_PORT)
     .option('--no-open', 'print the address, and do not open a browser')
     .option(
       '--model <folders...>',

@@ -5,7 +5,7 @@ import { type Collection, type ExpiryReceipt, type Fields, HersError, type Paylo
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
+import { absentError, CommandError, EXIT, endingOf, stoppedAt, usageError } from '../exit.ts';
 import { fieldsIn, fieldsText, namesIn, unfinishedText } from '../fields.ts';
 import type { Gallery } from '../gallery.ts';
 import { updatesFrom } from '../input/jsonl.ts';
@@ -142,8 +142,7 @@ async function drop(context: Context, name: string, given: readonly string[], ye
     const fields = await collection.fields();
     const unknown = names.find((field) => !Object.hasOwn(fields, field));
     if (unknown !== undefined)
-      throw new CommandError(
-        EXIT.absent,
+      throw absentError(
         `${name} has no field ${JSON.stringify(unknown)}`,
         Object.keys(fields).length > 0 ? `it has ${fieldsText(fields)}` : 'it has none',
         'NOT_FOUND',
@@ -170,8 +169,7 @@ async function update(
   const { environment, out, signal } = context;
   const isOne = id !== undefined && (payload !== undefined) !== remove && file === undefined;
   if (!isOne && !(id === undefined && file !== undefined && !remove))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       'name a record and its new payload, a record and --remove, or a file with --file',
       '`hers update-payload --help` shows each',
     );
@@ -203,7 +201,7 @@ function payloadIn(text: string): NonNullable<PayloadUpdate['payload']> | null {
   try {
     return JSON.parse(text);
   } catch {
-    throw new CommandError(EXIT.usage, 'the payload is not JSON', `write it as '{"city": "London"}'`);
+    throw usageError('the payload is not JSON', `write it as '{"city": "London"}'`);
   }
 }
 

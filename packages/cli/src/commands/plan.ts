@@ -1,8 +1,7 @@
 // `hers plan`: which profile vectors need, from how close their neighbours are to one another.
 
 import { type Integrity, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { addRowOptions, type RowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
@@ -32,24 +31,16 @@ export function addPlan(program: HersCommand, context: () => Context): void {
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
-    .addOption(
-      new Option('--metric <metric>', 'how they are compared')
-        .choices(['cosine', 'dot', 'euclidean'])
-        .default('cosine'),
+    .choice('--metric <metric>', 'how they are compared', ['cosine', 'dot', 'euclidean'], 'cosine')
+    .number('--norm-bound <number>', 'the largest norm; that of the file by default')
+    .choice(
+      '--integrity <level>',
+      'strong: with checksum canaries, which exact does without',
+      ['standard', 'strong'],
+      'standard',
     )
-    .option('--norm-bound <number>', 'the largest norm; that of the file by default', numberOption('--norm-bound'))
-    .addOption(
-      new Option('--integrity <level>', 'strong: with checksum canaries, which exact does without')
-        .choices(['standard', 'strong'])
-        .default('standard'),
-    )
-    .option(
-      '--sample <number>',
-      'take at most so many vectors, evenly',
-      numberOption('--sample', { whole: true }),
-      2000,
-    )
-    .option('--loss <share>', 'how many of the first matches may change', numberOption('--loss'), 0.005)
+    .number('--sample <number>', 'take at most so many vectors, evenly', 'whole', 2000)
+    .number('--loss <share>', 'how many of the first matches may change', 'any', 0.005)
     .example('hers plan people.npy', 'What each profile costs, and which to take')
     .example('hers plan people.npy --metric euclidean --loss 0.001', 'Distances, and one first match in a thousand')
     .action((file: string, options: PlanOptions) => recommend(context(), file, options));

@@ -3,9 +3,9 @@
 import type { StoredRecord } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import { writeNpy } from '@hers/vectors/npy';
-import { given, type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { EXIT, usageError } from '../exit.ts';
 import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
 import { inParts } from '../input/lines.ts';
@@ -104,7 +104,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     )
     .option(...FILTER)
     .option(...PARTITIONS)
-    .option('-n, --limit <number>', 'at most so many', numberOption('--limit', { whole: true }))
+    .number('-n, --limit <number>', 'at most so many', 'whole')
     .option('--after <id>', 'only those behind this one')
     .example('hers list | head -n 3', 'The first three')
     .example('hers list --filter "city = Delft and not since < 1995"', 'Those that pass')
@@ -115,7 +115,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
 async function givenIds({ environment }: Context, ids: readonly string[], { ids: file }: IdFlags): Promise<string[]> {
   const all = [...ids];
   if (file !== undefined) for await (const id of idsFrom(environment, file)) if (id !== '') all.push(id);
-  if (all.length === 0) throw new CommandError(EXIT.usage, 'no ids were given', 'name some, or a file with --ids');
+  if (all.length === 0) throw usageError('no ids were given', 'name some, or a file with --ids');
   return all;
 }
 
@@ -126,7 +126,7 @@ async function get(
 ): Promise<void> {
   const { out } = context;
   if (all && (ids.length > 0 || flags.ids !== undefined))
-    throw new CommandError(EXIT.usage, '--all and single ids exclude each other', 'give one of them');
+    throw usageError('--all and single ids exclude each other', 'give one of them');
   const path = output === undefined ? undefined : context.path(output);
   if (path !== undefined && isFileThere(path)) throw taken(path);
   const named = all ? undefined : await givenIds(context, ids, flags);
@@ -185,7 +185,7 @@ async function remove(context: Context, ids: readonly string[], flags: DeleteFla
   const { out } = context;
   const { filter, dryRun = false } = flags;
   if (filter !== undefined && (ids.length > 0 || flags.ids !== undefined))
-    throw new CommandError(EXIT.usage, '--filter and single ids exclude each other', 'give one of them');
+    throw usageError('--filter and single ids exclude each other', 'give one of them');
   const outcome = filter === undefined ? removeNamed(context, ids, flags) : removePassing(context, filter, flags);
   const { deleted, missing } = await outcome;
   if (out.json)

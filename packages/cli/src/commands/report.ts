@@ -7,10 +7,9 @@ import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Profile } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { inputError, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
 import { mayReplace, writePrivately } from '../private-file.ts';
@@ -44,20 +43,16 @@ export function addReport(program: HersCommand, context: () => Context): void {
   )
     .requiredOption('-o, --output <name>', 'where it goes: <name>.md with its plots <name>-*.svg, and <name>.html')
     .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
-    .addOption(
-      new Option('-p, --profile <profile>', 'of the encrypted collection')
-        .choices(['compact', 'small', 'exact'])
-        .default('compact'),
-    )
+    .choice('-p, --profile <profile>', 'of the encrypted collection', ['compact', 'small', 'exact'], 'compact')
     .option('--metric <metric>', 'how vectors are compared: a report is made for cosine alone', 'cosine')
-    .option(
+    .number(
       '--sample <number>',
       'take at most so many vectors, of whole people, up to 10000; an FPIR of 0.1 % takes 3000 of people who are not enrolled',
-      numberOption('--sample', { whole: true }),
+      'whole',
       2000,
     )
-    .option('--draws <number>', 'how often people are drawn again', numberOption('--draws', { whole: true }), 200)
-    .option('--random <number>', 'the same number takes the same people', numberOption('--random', { whole: true }), 1)
+    .number('--draws <number>', 'how often people are drawn again', 'whole', 200)
+    .number('--random <number>', 'the same number takes the same people', 'whole', 1)
     .option('--replace', 'write over files that exist')
     .example('hers report people.npy --labels people.txt --output people', 'people.md and people.html')
     .action((file: string, options: ReportOptions) => report(context(), file, options));
@@ -67,30 +62,23 @@ async function report(context: Context, argument: string, options: ReportOptions
   const { environment, out, signal } = context;
   const { profile, sample, draws, random: seed, metric } = options;
   if (metric !== 'cosine')
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `a report is made for cosine, not for ${metric}: error rates and attacks are of vectors at unit length`,
       'leave --metric out',
     );
   if (sample > MOST_VECTORS)
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `--sample is ${MOST_VECTORS} at most: a report needs the score of every two vectors`,
       'give less; --random takes other people',
     );
   if (/(^|[\\/])\.{0,2}$/.test(options.output))
-    throw new CommandError(
-      EXIT.usage,
-      `--output ${options.output} is a folder`,
-      'add a name: the files are called <name>.md and so on',
-    );
+    throw usageError(`--output ${options.output} is a folder`, 'add a name: the files are called <name>.md and so on');
   const pathOf = (ending: string) => context.path(`${options.output}${ending}`);
   const paths = ['.md', '.html'].map(pathOf);
   for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
     if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
-  if (!labels)
-    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
+  if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
   const { evaluation, scoreMatrix } = await import('@hers/vectors/accuracy');
   const { machine } = await import('@hers/vectors/machine');
   const { documentOf } = await import('../report/document.ts');
@@ -101,16 +89,11 @@ async function report(context: Context, argument: string, options: ReportOptions
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
   if (new Set(labels).size === 1)
-    throw new CommandError(
-      EXIT.input,
-      'all vectors have the same label, so there is nobody to tell a person from',
-      'check the labels',
-    );
+    throw inputError('all vectors have the same label, so there is nobody to tell a person from', 'check the labels');
   if (new Set(labels).size === labels.length)
-    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+    throw inputError('no label occurs twice, so there is nothing to find', 'check the labels');
   if (people < 2 || people === classes.length)
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `a sample of ${sample} holds ${people < 2 ? 'one person only' : 'no person with two vectors'}`,
       'raise --sample',
     );
@@ -197,10 +180,8 @@ async function report(context: Context, argument: string, options: ReportOptions
 
 function requireDirection(vector: Float32Array, place: number): void {
   const squares = vector.reduce((sum, x) => sum + x * x, 0);
-  if (!Number.isFinite(squares))
-    throw new CommandError(EXIT.input, `vector ${place} holds NaN or infinity`, 'leave it out');
-  if (squares === 0)
-    throw new CommandError(EXIT.input, `vector ${place} is zero, which has no direction to compare`, 'leave it out');
+  if (!Number.isFinite(squares)) throw inputError(`vector ${place} holds NaN or infinity`, 'leave it out');
+  if (squares === 0) throw inputError(`vector ${place} is zero, which has no direction to compare`, 'leave it out');
 }
 
 /** Whole people as the seed draws them, until there are enough vectors. */

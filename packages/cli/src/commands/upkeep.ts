@@ -6,7 +6,7 @@ import { isCollectionName } from '@hers/service';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { absentError, CommandError, EXIT, inputError, stoppedAt, usageError } from '../exit.ts';
 import { openBytes, STANDARD_INPUT } from '../input/lines.ts';
 import { counted, duration, size } from '../output.ts';
 import { mayReplace, writePrivately } from '../private-file.ts';
@@ -69,9 +69,9 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
   const { out, signal, environment } = context;
   const toStandardOutput = argument === STANDARD_INPUT;
   if (toStandardOutput && out.json)
-    throw new CommandError(EXIT.usage, '--json and a snapshot cannot share standard output', 'name a file');
+    throw usageError('--json and a snapshot cannot share standard output', 'name a file');
   if (toStandardOutput && out.terminal)
-    throw new CommandError(EXIT.usage, 'a snapshot is not for a terminal', 'name a file, or send it through a pipe');
+    throw usageError('a snapshot is not for a terminal', 'name a file, or send it through a pipe');
   const path = context.path(argument);
   if (!toStandardOutput && isFileThere(path) && !replace) throw mayReplace(path);
   await context.collection(
@@ -120,14 +120,9 @@ async function restore(
   const { out, signal } = context;
   const name = as ?? (argument === STANDARD_INPUT ? undefined : basename(argument).split('.')[0]);
   if (name === undefined)
-    throw new CommandError(
-      EXIT.usage,
-      'a snapshot from standard input has no name',
-      'say what it shall be called with --as',
-    );
+    throw usageError('a snapshot from standard input has no name', 'say what it shall be called with --as');
   if (!isCollectionName(name))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `${JSON.stringify(name)} is no name for a collection: letters, digits, dots, dashes and underscores`,
       'say what it shall be called with --as',
     );
@@ -172,15 +167,9 @@ function notRestored(error: unknown, file: string, signal: AbortSignal): unknown
       code,
     );
   if (code === 'ALREADY_EXISTS')
-    return new CommandError(
-      EXIT.absent,
-      (error as HersError).message.replace(/;[^;]*$/, ''),
-      'choose another name with --as',
-      code,
-    );
+    return absentError((error as HersError).message.replace(/;[^;]*$/, ''), 'choose another name with --as', code);
   if (code !== 'MALFORMED') return stoppedAt(error, signal, 'nothing was restored');
-  return new CommandError(
-    EXIT.input,
+  return inputError(
     `${file} is no snapshot, or is damaged (${(error as HersError).message})`,
     'name a file that `hers snapshot` wrote, or take another copy of it',
     code,
