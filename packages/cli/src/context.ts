@@ -86,13 +86,13 @@ export class Context {
     return { result, ms: performance.now() - started };
   }
 
-  gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {
+  gallery<T>(options: GalleryOptions, use: (gallery: Gallery) => Promise<T>): Promise<T> {
     return withGallery(this, options, use);
   }
 
   /** The collection that is meant, and the gallery it is in. */
-  collection<T>(use: (collection: Collection, gallery: Gallery) => Promise<T>, options?: GalleryOptions): Promise<T> {
-    return this.gallery(async (gallery) => use(await gallery.collection(), gallery), options);
+  collection<T>(options: GalleryOptions, use: (collection: Collection, gallery: Gallery) => Promise<T>): Promise<T> {
+    return this.gallery(options, async (gallery) => use(await gallery.collection(), gallery));
   }
 }
 

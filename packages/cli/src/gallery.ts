@@ -32,7 +32,7 @@ export { isServer };
 export interface Gallery {
   readonly database: Database;
   readonly service: Service;
-  /** The collection that the settings name, or the only one there is. */
+  /** The collection that the options or the settings name, or the only one there is. */
   collection(): Promise<Collection>;
 }
 
@@ -41,6 +41,8 @@ export interface GalleryOptions {
   readonly read?: boolean;
   /** Make the folder where there is none. */
   readonly create?: boolean;
+  /** The collection that is meant, where an argument names it. */
+  readonly collection?: string | undefined;
   /** Hears what is wrong with the folder as a whole; a note by default. */
   readonly onBackgroundError?: (error: unknown) => void;
   /** Hears which kernel scans, once there is one. */
@@ -157,7 +159,7 @@ export async function withGallery<T>(
   });
   try {
     const collection = async () => {
-      const name = settings.value('collection') ?? (await onlyCollection(service));
+      const name = options.collection ?? settings.value('collection') ?? (await onlyCollection(service));
       return database.collection(name);
     };
     return await use({ database, service, collection });

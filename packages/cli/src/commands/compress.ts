@@ -175,11 +175,7 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
   const { out } = context;
   const { method, inputDimension, outputDimension, metadata } = made;
   const { figures, notes } = metadata;
-  if (out.json) {
-    out.object({ file: path, method, inputDimension, outputDimension, figures, notes, seconds: ms / 1000 });
-    return;
-  }
-  out.facts([
+  out.result({ file: path, method, inputDimension, outputDimension, figures, notes, seconds: ms / 1000 }, [
     ['compressor', path],
     ['method', method],
     ['dimensions', `${inputDimension} to ${outputDimension}`],
@@ -187,7 +183,7 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
     ...Object.entries(figures).flatMap(([name, value]) => (name === 'vectors' ? [] : [figureOf(name, value)])),
     ['took', duration(ms)],
   ]);
-  for (const note of notes) out.note(note);
+  if (!out.json) for (const note of notes) out.note(note);
   out.hint(`Next: hers reindex ${path}, or hers collections create faces -d ${inputDimension} --compressor ${path}`);
 }
 
@@ -264,7 +260,7 @@ async function reindex(context: Context, file: string | undefined, none: boolean
   const { out } = context;
   if ((file === undefined) !== none) throw usageError('name a compressor, or say --none', 'hers train makes one');
   const compressor = file === undefined ? null : await readFile(context.path(file));
-  await context.collection(async (collection, { database }) => {
+  await context.collection({}, async (collection, { database }) => {
     const started = performance.now();
     const words = { label: 'Indexing', none: 'nothing is indexed yet', some: 'indexed' };
     await context.inBlocks(words, (blocks) => collection.reindex(compressor, blocks));

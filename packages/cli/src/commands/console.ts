@@ -59,13 +59,11 @@ async function run(context: Context, { port, open, model = [], example = false }
     const served = await startConsole({ ...given, port, models });
     try {
       const shown = example ? 'an example, made up' : where;
-      if (out.json) out.object({ url: served.address, gallery: shown });
-      else
-        out.facts([
-          ['console', shown],
-          ['at', served.address],
-          ...(source.example ? [['passphrase', source.example.passphrase] as const] : []),
-        ]);
+      out.result({ url: served.address, gallery: shown }, [
+        ['console', shown],
+        ['at', served.address],
+        ...(source.example ? [['passphrase', source.example.passphrase] as const] : []),
+      ]);
       out.hint('The address opens the page once, in one browser. Ctrl-C ends it.');
       if (open && environment.stdout.isTTY) await show(served.address, signal);
       if (!signal.aborted)

@@ -82,7 +82,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     .example('hers devices list', 'One a line')
     .action(async () => {
       const { out } = context();
-      const all = await context().collection((collection) => collection.devices(), { read: true });
+      const all = await context().collection({ read: true }, (collection) => collection.devices());
       if (out.json) out.object({ devices: all });
       else if (all.length === 0) out.note('There are no devices yet; hers devices add makes one.');
       else
@@ -109,7 +109,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     .example('hers devices revoke door-3', 'One that was stolen')
     .action(async (names: string[]) => {
       const { out } = context();
-      await context().collection(async (collection) => {
+      await context().collection({}, async (collection) => {
         for (const name of names) await collection.revokeDevice(name);
       });
       if (out.json) out.object({ revoked: names });
@@ -163,7 +163,7 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
   const several = address?.split(',');
   const where = several?.length === 1 ? address : (several ?? (isServer(gallery) ? gallery : undefined));
   const path = output === undefined ? undefined : context.path(output);
-  const { bundle, number, collection } = await context.collection(async (collection) => {
+  const { bundle, number, collection } = await context.collection({}, async (collection) => {
     let number: number | undefined;
     const token = async (device: number) => {
       const { TokenStore } = await import('@hers/server/tokens');
@@ -188,8 +188,7 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
   else if (path === undefined) for (const line of bundle.trimEnd().split('\n')) out.line(line);
   else {
     await writePrivately(path, { replace: renew }, (file) => file.writeFile(bundle));
-    if (out.json) out.object({ device: name, number, file: path });
-    else out.line(`The bundle of ${name} is in ${path}.`);
+    out.result({ device: name, number, file: path }, `The bundle of ${name} is in ${path}.`);
   }
   if (!makeToken && !renew)
     out.hint(
@@ -219,8 +218,7 @@ async function keep(context: Context, flags: KeeperFlags): Promise<void> {
       ...given({ threshold: flags.threshold, select: flags.select, groupBy: flags.groupBy }),
       onRefused: (refusal) => tellRefusal(context, refusal),
       onEnrolled: ({ device, time, id, nonce }) => {
-        if (out.json) out.object({ enrolled: id, device, time, nonce });
-        else out.line(`${time.toISOString()}  ${device}  enrolled ${id}`);
+        out.result({ enrolled: id, device, time, nonce }, `${time.toISOString()}  ${device}  enrolled ${id}`);
       },
     });
     for await (const question of asked) {
@@ -233,7 +231,7 @@ async function keep(context: Context, flags: KeeperFlags): Promise<void> {
   try {
     for (;;) {
       try {
-        await context.collection(async (collection) => {
+        await context.collection({}, async (collection) => {
           delay = FIRST_PAUSE_MS;
           await answer(collection);
         });

@@ -59,19 +59,16 @@ async function estimate(context: Context, argument: string, options: DimensionOp
   );
   const [two, likelihood] = [twoNearestDimension(near), likelihoodDimension(near)];
   progress.end();
-  const found = graphs.flatMap((each) => each.dimension ?? []);
-  const recommended = recommendedDimensions([...found, two, likelihood], dimension);
-  if (out.json) {
-    out.object({
-      ...{ vectors: taken, dimension, distance, neighbours: k },
-      graphDistance: graphs.map(({ k, dimension, refusal, connected, residual }) => ({
-        ...{ k, estimate: dimension ?? null, connected, residual: residual ?? null, refusal: refusal ?? null },
-      })),
-      ...{ twoNearest: two, maximumLikelihood: likelihood, recommended },
-    });
-    return;
-  }
-  out.facts([
+  const byGraphs = graphs.flatMap((each) => each.dimension ?? []);
+  const recommended = recommendedDimensions([...byGraphs, two, likelihood], dimension);
+  const found = {
+    ...{ vectors: taken, dimension, distance, neighbours: k },
+    graphDistance: graphs.map(({ k, dimension, refusal, connected, residual }) => ({
+      ...{ k, estimate: dimension ?? null, connected, residual: residual ?? null, refusal: refusal ?? null },
+    })),
+    ...{ twoNearest: two, maximumLikelihood: likelihood, recommended },
+  };
+  out.result(found, [
     ['vectors', taken < total ? `${count(taken)} of ${count(total)}` : count(total)],
     ['dimension', String(dimension)],
     ['compared by', distance === 'angle' ? 'angles' : 'distances'],

@@ -80,7 +80,7 @@ async function importFile(context: Context, argument: string, flags: ImportFlags
   const stream = new RecordStream(environment, file, options, out);
   try {
     await stream.begin();
-    await context.collection(async (collection, { database }) => {
+    await context.collection({}, async (collection, { database }) => {
       await stream.check(collection.plan);
       const started = performance.now();
       const written = await write(context, collection, file, stream);

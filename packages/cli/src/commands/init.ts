@@ -67,11 +67,8 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
   await examples?.writeExample(join(folder, 'example'));
 
-  if (out.json) {
-    out.object({ config, key, keyMade: !keyExists, gallery, ...(example ? { example: join(folder, 'example') } : {}) });
-    return;
-  }
-  out.facts([
+  const made = { config, key, keyMade: !keyExists, gallery };
+  out.result({ ...made, ...(example ? { example: join(folder, 'example') } : {}) }, [
     ['configuration', config],
     ['key', `${key}${keyExists ? ' (was there)' : unsealed ? ' (not sealed)' : ' (sealed by the passphrase)'}`],
     ['gallery', gallery],

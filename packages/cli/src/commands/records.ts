@@ -81,17 +81,13 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .action(async ({ filter, partitions }: { filter?: string; partitions?: readonly string[] }) => {
       const { out } = context();
       const named = partitions === undefined ? {} : { partitions };
-      const { records, pending } = await context().collection(
-        async (collection, { database }) => {
-          const found = await collection.count({ ...(await filterIn(collection, filter)), ...named });
-          // With a filter it is asked for as well: a server must not see that there is one.
-          const described = partitions === undefined ? await database.describe(collection.name) : undefined;
-          return { records: found, pending: filter === undefined ? described?.pending : undefined };
-        },
-        { read: true },
-      );
-      if (out.json) out.object({ records, ...(pending === undefined ? {} : { pending }) });
-      else out.line(String(records));
+      const { records, pending } = await context().collection({ read: true }, async (collection, { database }) => {
+        const found = await collection.count({ ...(await filterIn(collection, filter)), ...named });
+        // With a filter it is asked for as well: a server must not see that there is one.
+        const described = partitions === undefined ? await database.describe(collection.name) : undefined;
+        return { records: found, pending: filter === undefined ? described?.pending : undefined };
+      });
+      out.result({ records, ...(pending === undefined ? {} : { pending }) }, String(records));
       // In --json it is a field, and a script that counts wants the number alone.
       if (pending) out.hint(pendingText(pending, records));
     });
@@ -130,44 +126,40 @@ async function get(
   const path = output === undefined ? undefined : context.path(output);
   if (path !== undefined && isFileThere(path)) throw taken(path);
   const named = all ? undefined : await givenIds(context, ids, flags);
-  await context.collection(
-    async (collection) => {
-      let asked = 0;
-      let found = 0;
-      using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
-      const records = async function* (): AsyncGenerator<StoredRecord> {
-        for await (const part of inParts(named ?? collection.list(), TOGETHER)) {
-          context.signal.throwIfAborted();
-          const got = await collection.get(part);
-          asked += part.length;
-          found += got.length;
-          yield* got;
-          progress.update(asked);
-        }
-      };
-      if (path === undefined) {
-        for await (const record of records()) {
-          print(context, record);
-          await out.taken();
-        }
-      } else {
-        await writePrivately(path, { replace: false }, async (file) => {
-          const vectors = async function* () {
-            for await (const { vector } of records()) yield vector;
-          };
-          await writeNpy(file, collection.plan.dimension, vectors());
-        });
-        if (out.json) out.object({ file: path, records: found });
-        else out.line(`${counted(found, 'vector')} written to ${path}.`);
+  await context.collection({ read: true }, async (collection) => {
+    let asked = 0;
+    let found = 0;
+    using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
+    const records = async function* (): AsyncGenerator<StoredRecord> {
+      for await (const part of inParts(named ?? collection.list(), TOGETHER)) {
+        context.signal.throwIfAborted();
+        const got = await collection.get(part);
+        asked += part.length;
+        found += got.length;
+        yield* got;
+        progress.update(asked);
       }
-      progress.end();
-      if (found < asked) {
-        out.note(`${counted(asked - found, 'id')} not found.`);
-        context.exit = EXIT.no;
+    };
+    if (path === undefined) {
+      for await (const record of records()) {
+        print(context, record);
+        await out.taken();
       }
-    },
-    { read: true },
-  );
+    } else {
+      await writePrivately(path, { replace: false }, async (file) => {
+        const vectors = async function* () {
+          for await (const { vector } of records()) yield vector;
+        };
+        await writeNpy(file, collection.plan.dimension, vectors());
+      });
+      out.result({ file: path, records: found }, `${counted(found, 'vector')} written to ${path}.`);
+    }
+    progress.end();
+    if (found < asked) {
+      out.note(`${counted(asked - found, 'id')} not found.`);
+      context.exit = EXIT.no;
+    }
+  });
 }
 
 function print({ out }: Context, record: StoredRecord): void {
@@ -208,16 +200,12 @@ async function removeNamed(
   { dryRun = false, ...flags }: DeleteFlags,
 ): Promise<Deleted> {
   const all = [...new Set(await givenIds(context, ids, flags))];
-  const deleted = await context.collection(
-    async (collection) => {
-      if (!dryRun) return collection.delete(all);
-      let there = 0;
-      for await (const hasId of inParts(all, TOGETHER))
-        there += await collection.count({ filter: { must: { hasId } } });
-      return there;
-    },
-    { read: dryRun },
-  );
+  const deleted = await context.collection({ read: dryRun }, async (collection) => {
+    if (!dryRun) return collection.delete(all);
+    let there = 0;
+    for await (const hasId of inParts(all, TOGETHER)) there += await collection.count({ filter: { must: { hasId } } });
+    return there;
+  });
   return { deleted, missing: all.length - deleted };
 }
 
@@ -226,31 +214,24 @@ async function removePassing(
   text: string,
   { dryRun = false, yes = false }: DeleteFlags,
 ): Promise<Deleted> {
-  return context.collection(
-    async (collection) => {
-      const filter = (await filterIn(collection, text)).filter!;
-      const passing = await collection.count({ filter });
-      if (dryRun || passing === 0) return { deleted: passing };
-      const total = count(await collection.count());
-      await confirmed(context, yes, `Delete ${count(passing)} of the ${total} records of ${collection.name}?`);
-      return { deleted: await collection.delete({ filter }) };
-    },
-    { read: dryRun },
-  );
+  return context.collection({ read: dryRun }, async (collection) => {
+    const filter = (await filterIn(collection, text)).filter!;
+    const passing = await collection.count({ filter });
+    if (dryRun || passing === 0) return { deleted: passing };
+    const total = count(await collection.count());
+    await confirmed(context, yes, `Delete ${count(passing)} of the ${total} records of ${collection.name}?`);
+    return { deleted: await collection.delete({ filter }) };
+  });
 }
 
 async function list(context: Context, { filter, partitions, limit, after }: ListFlags): Promise<void> {
   const { out } = context;
-  await context.collection(
-    async (collection) => {
-      const options = { ...(await filterIn(collection, filter)), ...given({ partitions, limit, after }) };
-      for await (const id of collection.list(options)) {
-        context.signal.throwIfAborted();
-        if (out.json) out.object({ id });
-        else out.line(id);
-        await out.taken();
-      }
-    },
-    { read: true },
-  );
+  await context.collection({ read: true }, async (collection) => {
+    const options = { ...(await filterIn(collection, filter)), ...given({ partitions, limit, after }) };
+    for await (const id of collection.list(options)) {
+      context.signal.throwIfAborted();
+      out.result({ id }, id);
+      await out.taken();
+    }
+  });
 }

@@ -148,20 +148,17 @@ async function searchOne(
 ): Promise<void> {
   const probe = await oneProbe(context.environment, argument, flags.row, rowOptions(flags));
   let answered = () => {};
-  await context.collection(
-    async (collection, { service }) => {
-      const { blocks } = await service.getCollection(collection.name);
-      using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
-      answered = () => progress.add(1);
-      const filter = await filterIn(collection, flags.filter);
-      matches.begin();
-      const result = await collection.search(probe.vector, { ...options, ...filter });
-      progress.end();
-      matches.add(probe, result);
-      matches.end();
-    },
-    { read: true, onResponse: () => answered() },
-  );
+  await context.collection({ read: true, onResponse: () => answered() }, async (collection, { service }) => {
+    const { blocks } = await service.getCollection(collection.name);
+    using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
+    answered = () => progress.add(1);
+    const filter = await filterIn(collection, flags.filter);
+    matches.begin();
+    const result = await collection.search(probe.vector, { ...options, ...filter });
+    progress.end();
+    matches.add(probe, result);
+    matches.end();
+  });
 }
 
 async function searchAll(
@@ -172,34 +169,31 @@ async function searchAll(
   matches: MatchPrinter,
 ): Promise<void> {
   const { environment, out, signal } = context;
-  await context.collection(
-    async (collection) => {
-      using progress = context.progress({ label: 'Searching', unit: 'probes' });
-      let done = 0;
-      const filter = await filterIn(collection, flags.filter);
-      matches.begin();
-      try {
-        const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
-          progress.update(0, known),
+  await context.collection({ read: true }, async (collection) => {
+    using progress = context.progress({ label: 'Searching', unit: 'probes' });
+    let done = 0;
+    const filter = await filterIn(collection, flags.filter);
+    matches.begin();
+    try {
+      const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
+        progress.update(0, known),
+      );
+      for await (const probes of batches) {
+        const results = await collection.searchBatch(
+          probes.map(({ vector }) => vector),
+          { ...options, ...filter },
         );
-        for await (const probes of batches) {
-          const results = await collection.searchBatch(
-            probes.map(({ vector }) => vector),
-            { ...options, ...filter },
-          );
-          // There is one result for each probe.
-          results.forEach((result, i) => matches.add(probes[i]!, result));
-          await out.taken();
-          progress.update((done += probes.length));
-        }
-      } catch (error) {
-        throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
+        // There is one result for each probe.
+        results.forEach((result, i) => matches.add(probes[i]!, result));
+        await out.taken();
+        progress.update((done += probes.length));
       }
-      progress.end();
-      matches.end();
-    },
-    { read: true },
-  );
+    } catch (error) {
+      throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
+    }
+    progress.end();
+    matches.end();
+  });
 }
 
 /** `person=ada`. */
@@ -240,16 +234,16 @@ async function runVerify(
   const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const options: VerifyOptions = { signal, ...given({ threshold, combine, showBlocks, partitions }) };
-  const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
-    read: true,
-  });
+  const result = await context.collection(
+    {
+      read: true,
+    },
+    (collection) => collection.verify(whom, probe.vector, options),
+  );
   const shown = score(result.score, { noisy: result.scoreOrigin === 'noisy' });
-  if (out.json) out.object({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result });
-  else if (result.match === undefined) out.facts([['score', shown]]);
-  else
-    out.facts([
-      ['match', result.match ? 'yes' : 'no'],
-      ['score', shown],
-    ]);
+  out.result({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result }, [
+    ...(result.match === undefined ? [] : [['match', result.match ? 'yes' : 'no'] as const]),
+    ['score', shown],
+  ]);
   if (result.match === false) context.exit = EXIT.no;
 }

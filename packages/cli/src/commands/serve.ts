@@ -296,14 +296,12 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     throw error;
   });
   try {
-    if (out.json) out.object({ url: server.url, gallery: folder, tokens: tokens ?? null });
-    else
-      out.facts([
-        ['serving', folder],
-        ['at', server.url],
-        ...(site ? [['console', server.url + site.base] as const] : []),
-        ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
-      ]);
+    out.result({ url: server.url, gallery: folder, tokens: tokens ?? null }, [
+      ['serving', folder],
+      ['at', server.url],
+      ...(site ? [['console', server.url + site.base] as const] : []),
+      ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
+    ]);
     if (!signal.aborted)
       await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
   } finally {

@@ -50,16 +50,12 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
 async function optimize(context: Context): Promise<void> {
   const { out } = context;
   const words = { label: 'Optimizing', none: 'nothing was rewritten yet', some: 'rewritten' };
-  await context.collection(async (collection, { database }) => {
+  await context.collection({}, async (collection, { database }) => {
     const before = await database.describe(collection.name);
     const { ms } = await context.inBlocks(words, (options) => collection.optimize(options));
     const { records, blocks, bytes } = await database.describe(collection.name);
-    if (out.json) {
-      const collected = { collection: collection.name, records, blocks, bytes };
-      out.object({ ...collected, bytesBefore: before.bytes, seconds: ms / 1000 });
-      return;
-    }
-    out.line(
+    out.result(
+      { collection: collection.name, records, blocks, bytes, bytesBefore: before.bytes, seconds: ms / 1000 },
       `${collection.name}: ${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(bytes)} on disk (${size(before.bytes)} before). That took ${duration(ms)}.`,
     );
   });
@@ -74,38 +70,35 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
     throw usageError('a snapshot is not for a terminal', 'name a file, or send it through a pipe');
   const path = context.path(argument);
   if (!toStandardOutput && isFileThere(path) && !replace) throw mayReplace(path);
-  await context.collection(
-    async (collection, { service }) => {
-      const { bytes: estimate } = await service.getCollection(collection.name);
-      const started = performance.now();
-      using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
-      let bytes = 0;
-      const pieces = async function* () {
-        for await (const piece of collection.snapshot({ signal })) {
-          yield piece;
-          progress.update((bytes += piece.length));
-        }
-      };
-      if (toStandardOutput) {
-        for await (const piece of pieces()) await writeAll(environment.stdout, piece);
-        return;
+  await context.collection({ read: true }, async (collection, { service }) => {
+    const { bytes: estimate } = await service.getCollection(collection.name);
+    const started = performance.now();
+    using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
+    let bytes = 0;
+    const pieces = async function* () {
+      for await (const piece of collection.snapshot({ signal })) {
+        yield piece;
+        progress.update((bytes += piece.length));
       }
-      try {
-        await writePrivately(path, { replace }, async (file) => {
-          for await (const piece of pieces()) await file.appendFile(piece);
-        });
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
-          throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
-        throw mayReplace(path);
-      }
-      progress.end();
-      const ms = performance.now() - started;
-      if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
-      else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
-    },
-    { read: true },
-  );
+    };
+    if (toStandardOutput) {
+      for await (const piece of pieces()) await writeAll(environment.stdout, piece);
+      return;
+    }
+    try {
+      await writePrivately(path, { replace }, async (file) => {
+        for await (const piece of pieces()) await file.appendFile(piece);
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
+        throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
+      throw mayReplace(path);
+    }
+    progress.end();
+    const ms = performance.now() - started;
+    if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
+    else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
+  });
 }
 
 function writeAll(stream: NodeJS.WritableStream, bytes: Uint8Array): Promise<void> {
@@ -128,29 +121,25 @@ async function restore(
     );
   const source = await openBytes(context.environment, argument);
   try {
-    await context.gallery(
-      async (gallery) => {
-        using progress = context.progress({
-          label: 'Restoring',
-          unit: 'bytes',
-          ...(source.size === undefined ? {} : { total: source.size }),
-        });
-        const pieces = async function* () {
-          for await (const piece of source.rest()) {
-            yield piece;
-            progress.update(source.position);
-          }
-        };
-        const collection = await gallery.database
-          .restore(name, pieces(), { acceptOlder, signal })
-          .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
-        progress.end();
-        const records = await collection.count();
-        if (out.json) out.object({ collection: name, records });
-        else out.line(`${name} holds ${counted(records, 'record')}.`);
-      },
-      { create: true },
-    );
+    await context.gallery({ create: true }, async (gallery) => {
+      using progress = context.progress({
+        label: 'Restoring',
+        unit: 'bytes',
+        ...(source.size === undefined ? {} : { total: source.size }),
+      });
+      const pieces = async function* () {
+        for await (const piece of source.rest()) {
+          yield piece;
+          progress.update(source.position);
+        }
+      };
+      const collection = await gallery.database
+        .restore(name, pieces(), { acceptOlder, signal })
+        .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
+      progress.end();
+      const records = await collection.count();
+      out.result({ collection: name, records }, `${name} holds ${counted(records, 'record')}.`);
+    });
   } finally {
     await source.close();
   }
