@@ -7,19 +7,12 @@
 
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
-import {
-  type Collection,
-  Database,
-  galleryOf,
-  HersError,
-  HttpService,
-  type ListCache,
-  openListCache,
-} from '@hers/client';
+import { type Collection, Database, galleryOf, HersError, HttpService, openListCache } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
 import type { Kernel, KernelChoice } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
+import { given } from './command.ts';
 import { absentError, CommandError, EXIT, messageOf, usageError } from './exit.ts';
 import { namesIn } from './fields.ts';
 import { type Keys, versionsOf } from './keys.ts';
@@ -147,15 +140,15 @@ export async function withGallery<T>(
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
   const gallery = await addressOf(settings.value('gallery'));
-  const cache = await listCacheOf(settings);
+  // Beside what was seen; none for a folder, which is read as fast without one.
+  const isKept = isServer(settings.value('gallery')) && settings.value('listCache') === 'on';
+  const cache = isKept ? await openListCache(`${settings.value('key')}.lists`) : undefined;
   const only = settings.value('onlyPartitions');
   const database = new Database(service, {
     key,
     versions,
     gallery,
-    ...(cache ? { cache } : {}),
-    ...(only === undefined ? {} : { partitions: namesIn(only) }),
-    ...(threads === undefined ? {} : { threads }),
+    ...given({ cache, threads, partitions: only === undefined ? undefined : namesIn(only) }),
   });
   try {
     const collection = async () => {
@@ -177,12 +170,6 @@ const serversIn = (where: string) => (where.includes(',') ? where.split(',').map
  */
 export async function addressOf(where: string): Promise<string> {
   return isServer(where) ? galleryOf(serversIn(where)) : `file:${await realpath(where)}`;
-}
-
-/** Beside what was seen; none for a folder, which is read as fast without one. */
-async function listCacheOf(settings: Settings): Promise<ListCache | undefined> {
-  const isKept = isServer(settings.value('gallery')) && settings.value('listCache') === 'on';
-  return isKept ? openListCache(`${settings.value('key')}.lists`) : undefined;
 }
 
 /** What was seen so far. A file that cannot be read must not pass for one that has seen nothing. */

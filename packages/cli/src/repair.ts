@@ -8,6 +8,7 @@ import {
   type RepairReport,
   repairGallery,
 } from '@hers/client/repair';
+import { given } from './command.ts';
 import type { Context } from './context.ts';
 import { EXIT, stoppedAt, usageError } from './exit.ts';
 import { isServer, openFolder, openVersions } from './gallery.ts';
@@ -40,8 +41,7 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
     unlisted,
     signal,
     onProgress: (progress) => bars.show(progress),
-    ...(into === undefined ? {} : { into: context.path(into) }),
-    ...(threads === undefined ? {} : { threads }),
+    ...given({ threads, into: into === undefined ? undefined : context.path(into) }),
   }).catch((error) => Promise.reject(stoppedAt(error, signal, 'the gallery is as it was, and nothing else is left')));
   bars.end();
   if (!report.complete) context.exit = EXIT.no;

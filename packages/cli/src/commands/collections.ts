@@ -12,7 +12,7 @@ import {
 } from '@hers/client';
 import { type PlanRequest, plan } from '@hers/scheme';
 import type { OpenPlan } from '@hers/scheme/open';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
@@ -175,11 +175,7 @@ async function create(context: Context, name: string, options: CreateOptions): P
   const { compressor: file, field: fields, ...rest } = options;
   const compressor = file === undefined ? undefined : await readFile(context.path(file));
   await context.gallery({ create: true }, async ({ database }) => {
-    await database.createCollection(name, {
-      ...rest,
-      ...(fields ? { fields } : {}),
-      ...(compressor ? { compressor } : {}),
-    });
+    await database.createCollection(name, { ...rest, ...given({ fields, compressor }) });
     const description = await database.describe(name);
     printDescription(context, description);
     if (options.profile === 'small') context.out.note(costOfSmall(description));

@@ -4,7 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { isFileThere } from '@hers/service/target';
 import type { Compressor, MethodName, Progress as Training } from '@hers/training';
-import type { HersCommand } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { inputError, stoppedAt, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
@@ -125,9 +125,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
     inputDimension: data.dimension,
     seed,
     signal,
-    ...(dimension === undefined ? {} : { dimension }),
-    ...(loss === undefined ? {} : { settings: { loss } }),
-    ...(resume ? { resume } : {}),
+    ...given({ dimension, settings: loss === undefined ? undefined : { loss }, resume: resume || undefined }),
     onProgress: (now) => {
       last = now;
       show(progress, now);

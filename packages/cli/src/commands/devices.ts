@@ -176,10 +176,8 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
     };
     const bundle = await collection.addDevice(name, {
       renew,
-      ...(ownKey ? { ownKey } : {}),
-      ...(enrol === undefined ? {} : { enrol: { most: enrol, ...(into === undefined ? {} : { partition: into }) } }),
-      ...(where === undefined ? {} : { address: where }),
-      ...(makeToken ? { token } : {}),
+      ...given({ ownKey, address: where, token: makeToken ? token : undefined }),
+      ...(enrol === undefined ? {} : { enrol: { most: enrol, ...given({ partition: into }) } }),
     });
     number = (await collection.devices()).findLast((each) => each.name === name)!.number;
     return { bundle, number, collection: collection.name };

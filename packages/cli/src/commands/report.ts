@@ -79,7 +79,7 @@ async function report(context: Context, argument: string, options: ReportOptions
     if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
-  const { evaluation, scoreMatrix } = await import('@hers/vectors/accuracy');
+  const { evaluation, rowsAt, scoreMatrix } = await import('@hers/vectors/accuracy');
   const { machine } = await import('@hers/vectors/machine');
   const { documentOf } = await import('../report/document.ts');
   const { encryptedScores } = await import('../report/gallery.ts');
@@ -97,12 +97,8 @@ async function report(context: Context, argument: string, options: ReportOptions
       `a sample of ${sample} holds ${people < 2 ? 'one person only' : 'no person with two vectors'}`,
       'raise --sample',
     );
-  const taken = new Float32Array(places.length * dimension);
-  places.forEach((place, i) => {
-    const vector = vectors.subarray(place * dimension, (place + 1) * dimension);
-    requireDirection(vector, place);
-    taken.set(vector, i * dimension);
-  });
+  for (const place of places) requireDirection(vectors.subarray(place * dimension, (place + 1) * dimension), place);
+  const taken = rowsAt(vectors, dimension, places);
   const compressor =
     options.compressor === undefined ? undefined : await load(await readFile(context.path(options.compressor)));
   const short = compressor && {

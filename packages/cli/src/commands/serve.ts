@@ -13,7 +13,7 @@ import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { usageError } from '../exit.ts';
 import { isServer, kernelOpener, openFolder } from '../gallery.ts';
-import { readNodeToken, trustAuthority } from './cluster.ts';
+import { linksTo, readNodeToken, trustAuthority } from './cluster.ts';
 
 interface ServeFlags {
   readonly host: string;
@@ -187,9 +187,9 @@ async function openNode(
 ): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
   const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, allowPlaintext, copyRate } = flags;
-  const { tls, certificate } = files;
+  const { tls, natsTls, certificate } = files;
   if (node === undefined) throw usageError('a node needs a name that it keeps', 'give --node, such as --node n1');
-  const [{ certifiedBy, clusterStatus, HttpShards, startNode }, openKernel] = await Promise.all([
+  const [{ clusterStatus, startNode }, openKernel] = await Promise.all([
     import('@hers/cluster'),
     kernelOpener(settings, (message) => out.detail(message)),
   ]);
@@ -198,19 +198,12 @@ async function openNode(
   const { service, url } = await startNode(settings.value('gallery'), {
     node,
     servers: natsServers(files.servers),
-    ...(files.natsTls ? { natsTls: files.natsTls } : {}),
     ...(copyRate === undefined ? {} : { tending: { copyBytesPerSecond: 1e6 * copyRate } }),
-    ...(nodeHost === undefined ? {} : { host: nodeHost }),
-    ...(nodePort === undefined ? {} : { port: nodePort }),
-    ...(nodeUrl === undefined ? {} : { url: nodeUrl }),
     ...(tokens === undefined ? {} : { tokens: context.path(tokens) }),
-    ...(token === undefined ? {} : { token }),
-    ...(tls ? { tls } : {}),
-    ...(certificate ? { certificate } : {}),
-    ...(allowPlaintext ? { allowPlaintext } : {}),
+    ...given({ host: nodeHost, port: nodePort, url: nodeUrl, token, tls, natsTls, certificate, allowPlaintext }),
     ...given({ replicas: flags.replicas, shards: flags.shards, ledgerReplicas: flags.ledgerReplicas }),
     store: {
-      ...(inbox ? { inbox } : {}),
+      ...given({ inbox }),
       kernel: async () => {
         const { kernel } = await openKernel();
         onKernel(kernel);
@@ -220,12 +213,8 @@ async function openNode(
     onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),
   });
   out.note(`Node ${node} listens for other nodes at ${url}.`);
-  const options = {
-    ...(token === undefined ? {} : { token }),
-    ...(allowPlaintext ? { insecure: true } : {}),
-    ...(certificate ? { certified: certifiedBy(certificate) } : {}),
-  };
-  return { store: service, cluster: () => clusterStatus(url, (address) => new HttpShards(address, options)) };
+  const links = await linksTo(token, allowPlaintext, certificate);
+  return { store: service, cluster: () => clusterStatus(url, links) };
 }
 
 /** `nats://a:4222,b:4222` names two servers. */
@@ -260,14 +249,11 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const onKernel = (opened: Kernel) => {
     kernel = opened;
   };
-  const given =
-    tlsCert !== undefined && tlsKey !== undefined
-      ? { cert: context.path(tlsCert), key: context.path(tlsKey) }
-      : undefined;
-  const nodeParts = await nodeFiles(context, flags, given);
-  const tls = nodeParts?.tls ?? given;
+  const own = tlsCert && tlsKey ? { cert: context.path(tlsCert), key: context.path(tlsKey) } : undefined;
+  const nodeParts = await nodeFiles(context, flags, own);
+  const tls = nodeParts?.tls ?? own;
   const inbox = inboxOf(flags);
-  const opening = { onKernel, ...(inbox ? { inbox } : {}) };
+  const opening = { onKernel, ...given({ inbox }) };
   const opened: Opened = nodeParts
     ? await openNode(context, flags, nodeParts, opening)
     : await openFolder(settings, out, opening).then((files) => ({ store: files, folder: files }));
@@ -278,16 +264,12 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     limits,
     allowPlaintext,
     allowAnyone,
-    ...(tls ? { tls } : {}),
-    ...(tokens === undefined ? {} : { tokens }),
+    ...given({ tls, tokens, site, allowHosts: allowHost }),
     ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
-    ...(allowHost ? { allowHosts: allowHost } : {}),
-    ...(site ? { site } : {}),
     admin: {
       tokens: withConsole,
-      ...(files ? { doctor: () => doctorOf(folder, files) } : {}),
-      ...(cluster ? { cluster } : {}),
+      ...given({ cluster, doctor: files && (() => doctorOf(folder, files)) }),
     },
     device: () => kernel?.device?.(),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },

@@ -3,6 +3,7 @@
 import { HersError } from '@hers/client';
 import type { Environment } from '../context.ts';
 import { absentError, type CommandError, inputError, usageError } from '../exit.ts';
+import { inParts } from './lines.ts';
 import { openRows, type Row, type RowOptions } from './rows.ts';
 import { writtenOut } from './vectors.ts';
 
@@ -77,16 +78,11 @@ export async function* probeBatches(
   const file = await openRows(environment, argument, options);
   onCount(file.count);
   try {
-    let batch: Probe[] = [];
-    for await (const row of file.rows()) {
-      if (row.vector.length === 0) throw new HersError('INVALID_VECTOR', `${argument}, ${row.where} holds no vector`);
-      batch.push({ label: labelOf(row), vector: row.vector });
-      if (batch.length === size) {
-        yield batch;
-        batch = [];
-      }
-    }
-    if (batch.length > 0) yield batch;
+    for await (const rows of inParts(file.rows(), size))
+      yield rows.map((row) => {
+        if (row.vector.length > 0) return { label: labelOf(row), vector: row.vector };
+        throw new HersError('INVALID_VECTOR', `${argument}, ${row.where} holds no vector`);
+      });
   } finally {
     await file.source.close();
   }
