@@ -44,12 +44,12 @@ export class Context {
   }
 
   get secrets(): Secrets {
-    this.#secrets ??= new Secrets(this.environment, this.out);
+    this.#secrets ??= new Secrets(this);
     return this.#secrets;
   }
 
   get keys(): Keys {
-    this.#keys ??= new Keys(this.environment, this.settings, this.secrets, this.out);
+    this.#keys ??= new Keys(this);
     return this.#keys;
   }
 

@@ -13,11 +13,12 @@ import type { Kernel, KernelChoice } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
 import { given } from './command.ts';
+import type { Context } from './context.ts';
 import { absentError, CommandError, EXIT, messageOf, usageError } from './exit.ts';
 import { namesIn } from './fields.ts';
-import { type Keys, versionsOf } from './keys.ts';
+import { versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
-import type { SecretSource, Secrets } from './secrets.ts';
+import { secretOf } from './secrets.ts';
 import { isServer, type Settings } from './settings.ts';
 
 export { isServer };
@@ -80,62 +81,50 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
   return store;
 }
 
-/** What opening needs to know. */
-export interface Opening {
-  readonly settings: Settings;
-  readonly keys: Keys;
-  readonly secrets: Secrets;
-  readonly out: Output;
-  readonly signal: AbortSignal;
-}
-
-/** Where the token for a server comes from. */
-export function tokenSource(settings: Settings): SecretSource {
-  const setting = settings.get('tokenFile');
-  const fromFlag = setting?.origin === '--token-file';
-  return {
-    flag: fromFlag ? setting.value : undefined,
-    file: fromFlag ? undefined : setting?.value,
+/** Connects with the token that was given. Asks for one where the server wants one and none was. */
+export async function withToken<T>(
+  { settings, secrets }: Context,
+  connect: (token: string | undefined) => Promise<T>,
+): Promise<T> {
+  const source = secretOf(settings, 'tokenFile', {
     variable: 'HERS_TOKEN',
     name: 'token',
     remedy: 'set HERS_TOKEN, or name a file with --token-file',
-  };
+  });
+  const token = await secrets.given(source);
+  return connect(token).catch(async (error) => {
+    if (token !== undefined || !(error instanceof HersError && error.code === 'UNAUTHENTICATED')) throw error;
+    return connect(await secrets.existing(source));
+  });
 }
 
-/** The server that the settings name. A token is asked for when it wants one and none was given. */
-export async function openServer({ settings, secrets, out, signal }: Omit<Opening, 'keys'>): Promise<HttpService> {
+/** The server that the settings name. */
+export function openServer(context: Context): Promise<HttpService> {
+  const { settings, out, signal } = context;
   const where = settings.value('gallery');
-  const source = tokenSource(settings);
-  const connect = async (token: string | undefined) => {
+  return withToken(context, async (token) => {
     const service = new HttpService(serversIn(where), {
-      ...(token === undefined ? {} : { token }),
+      ...given({ token }),
       onRetry: ({ operation, attempt, delayMs, message }) =>
         out.note(`${operation}: ${message}; attempt ${attempt + 1} in ${(delayMs / 1000).toFixed(1)} s.`),
     });
     const { version } = await service.hello({ signal });
     out.detail(`${where} is hers ${version}`);
     return service;
-  };
-  const given = await secrets.given(source);
-  try {
-    return await connect(given);
-  } catch (error) {
-    const wanted = error instanceof HersError && error.code === 'UNAUTHENTICATED';
-    if (!wanted || given !== undefined) throw error;
-    return connect(await secrets.existing(source));
-  }
+  });
 }
 
 /** Opens the gallery with the key, runs `use`, and closes it whatever happens. */
 export async function withGallery<T>(
-  { settings, keys, secrets, out, signal }: Opening,
+  context: Context,
   options: GalleryOptions,
   use: (gallery: Gallery) => Promise<T>,
 ): Promise<T> {
+  const { settings, keys, out } = context;
   const versions = await openVersions(settings);
   using key = await keys.open();
   const store: Service = isServer(settings.value('gallery'))
-    ? await openServer({ settings, secrets, out, signal })
+    ? await openServer(context)
     : await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;

@@ -31,7 +31,7 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
     );
   const versions = await openVersions(settings);
   using key = await keys.open();
-  using bars = new Bars(context);
+  using bars = barsOf(context);
   const { threads } = settings;
   const started = performance.now();
   const report = await repairGallery({
@@ -40,7 +40,7 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
     versions,
     unlisted,
     signal,
-    onProgress: (progress) => bars.show(progress),
+    onProgress: bars.show,
     ...given({ threads, into: into === undefined ? undefined : context.path(into) }),
   }).catch((error) => Promise.reject(stoppedAt(error, signal, 'the gallery is as it was, and nothing else is left')));
   bars.end();
@@ -62,33 +62,22 @@ async function isNodeFolder({ settings, out }: Context): Promise<boolean> {
 }
 
 /** One bar after the other. */
-class Bars {
-  readonly #context: Context;
-  #step: string | undefined;
-  #bar: Progress | undefined;
-
-  constructor(context: Context) {
-    this.#context = context;
-  }
-
-  show({ step, done, total, unit }: RepairProgress): void {
-    if (this.#step !== `${step} ${unit}`) {
-      this.end();
-      this.#step = `${step} ${unit}`;
-      this.#bar = this.#context.progress({ label: step, total, unit });
+function barsOf(context: Context) {
+  let shown: string | undefined;
+  let bar: Progress | undefined;
+  const end = () => {
+    bar?.end();
+    shown = undefined;
+  };
+  const show = ({ step, done, total, unit }: RepairProgress) => {
+    if (shown !== `${step} ${unit}`) {
+      end();
+      shown = `${step} ${unit}`;
+      bar = context.progress({ label: step, total, unit });
     }
-    this.#bar!.update(done, total);
-  }
-
-  end(): void {
-    this.#bar?.end();
-    this.#bar = undefined;
-    this.#step = undefined;
-  }
-
-  [Symbol.dispose](): void {
-    this.end();
-  }
+    bar!.update(done, total);
+  };
+  return { show, end, [Symbol.dispose]: end };
 }
 
 function tell({ out }: Context, report: RepairReport, ms: number): void {

@@ -4,6 +4,7 @@
 import { readFile } from 'node:fs/promises';
 import { isFileThere } from '@hers/service/target';
 import type { Compressor, MethodName, Progress as Training } from '@hers/training';
+import { dot } from '@hers/vectors/linear-algebra';
 import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { inputError, stoppedAt, usageError } from '../exit.ts';
@@ -293,42 +294,21 @@ async function readIfThere(path: string): Promise<Uint8Array | undefined> {
 export function rankOneByMean(vectors: Float32Array, labels: Int32Array): number {
   const dimension = vectors.length / labels.length;
   const classes = labels.reduce((most, label) => Math.max(most, label + 1), 0);
-  const unit = new Float64Array(vectors.length);
+  const row = (of: Float64Array, i: number) => of.subarray(i * dimension, (i + 1) * dimension);
+  const unit = Float64Array.from(vectors);
   const sums = new Float64Array(classes * dimension);
   const counts = new Uint32Array(classes);
-  for (let i = 0; i < labels.length; i++) {
-    let square = 0;
-    for (let k = 0; k < dimension; k++) square += vectors[i * dimension + k]! ** 2;
-    const norm = Math.sqrt(square) || 1;
-    const to = labels[i]! * dimension;
-    for (let k = 0; k < dimension; k++) {
-      const x = vectors[i * dimension + k]! / norm;
-      unit[i * dimension + k] = x;
-      sums[to + k]! += x;
-    }
-    counts[labels[i]!]!++;
-  }
-  let asked = 0;
-  let found = 0;
-  for (let i = 0; i < labels.length; i++) {
-    const own = labels[i]!;
-    if (counts[own]! < 2) continue;
-    const meanOf = (label: number) => {
-      let dot = 0;
-      let self = 0;
-      for (let k = 0; k < dimension; k++) {
-        const x = unit[i * dimension + k]!;
-        dot += x * sums[label * dimension + k]!;
-        self += x * x;
-      }
-      return label === own ? (dot - self) / (counts[label]! - 1) : dot / counts[label]!;
-    };
-    const score = meanOf(own);
-    let isBest = true;
-    for (let label = 0; isBest && label < classes; label++)
-      if (label !== own && counts[label]! > 0 && meanOf(label) >= score) isBest = false;
-    asked++;
-    if (isBest) found++;
-  }
-  return found / asked;
+  labels.forEach((label, i) => {
+    const own = row(unit, i);
+    const norm = Math.sqrt(dot(own, own)) || 1;
+    own.forEach((x, k) => (row(sums, label)[k]! += own[k] = x / norm));
+    counts[label]!++;
+  });
+  const probes = [...labels.keys()].filter((i) => counts[labels[i]!]! > 1);
+  const found = probes.filter((i) => {
+    const [probe, own] = [row(unit, i), labels[i]!];
+    const score = (dot(probe, row(sums, own)) - dot(probe, probe)) / (counts[own]! - 1);
+    return counts.every((count, label) => label === own || count === 0 || dot(probe, row(sums, label)) / count < score);
+  });
+  return found.length / probes.length;
 }

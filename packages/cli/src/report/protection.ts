@@ -25,7 +25,7 @@ import {
   scoreFeatures,
   slotFeatures,
 } from '@hers/vectors/inversion';
-import { moments } from '@hers/vectors/linear-algebra';
+import { dot, moments } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
 import { flat, newKey, searched } from '../score-error.ts';
 
@@ -345,11 +345,7 @@ function fromCompressed({ vectors, dimension, labels, short }: ProtectionInput, 
 function fromScores(templates: readonly Float32Array[], dimension: number): Mean {
   const [known, probes] = [templates.slice(PROBES), templates.slice(0, PROBES)];
   const reconstruct = fromTemplates(Float64Array.from(known.flatMap((row) => [...row])), dimension, 1e-3);
-  return meanOf(
-    probes.map((probe) =>
-      cosine(probe, reconstruct(known.map((template) => template.reduce((sum, x, k) => sum + x * probe[k]!, 0)))),
-    ),
-  );
+  return meanOf(probes.map((probe) => cosine(probe, reconstruct(known.map((template) => dot(template, probe))))));
 }
 
 /** The linking function: the correlation of the coefficients of two ciphertexts. */

@@ -21,6 +21,7 @@
 
 import { CompressError } from '@hers/compress';
 import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
+import { invalid } from '../methods/method.ts';
 import type { Neighbours } from './nearest.ts';
 
 export interface GraphDistanceOptions {
@@ -286,8 +287,7 @@ export interface Graph {
  * k.
  */
 export function neighbourGraph({ count, k: held, index, distance }: Neighbours, k: number): Graph {
-  if (!(k >= 1 && k <= held))
-    throw new CompressError('INVALID_ARGUMENT', `there are ${held} neighbours of each point, not ${k}`);
+  if (!(k >= 1 && k <= held)) throw invalid(`there are ${held} neighbours of each point, not ${k}`);
   const isNearest = (i: number, j: number) => {
     for (let n = i * held; n < i * held + k; n++) if (index[n] === j) return true;
     return false;

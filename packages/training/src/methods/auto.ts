@@ -14,10 +14,10 @@
 // learned from are many, but a map that learned from few sets just these apart, and looks better
 // than it is.
 
-import { CompressError, load } from '@hers/compress';
+import { CompressError } from '@hers/compress';
 import { type Fold, foldsOf, type Margins, marginsOf, overPeople } from '../training/folds.ts';
 import { subset, type TrainingSet } from '../training/training-set.ts';
-import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
+import { appliedLinear, type Body, encodeCompressor, linearBody, loadBody } from './compressor-graph.ts';
 import { cutToAxes, type Family, fitPca, linearFamily, type Point, shortened } from './linear.ts';
 import { type Context, completed, type Method, requireShare, type Task, trialOf } from './method.ts';
 import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
@@ -93,7 +93,6 @@ export const auto: Method<AutoSettings, number | null> = {
       made.push(
         encodeCompressor(body, {
           method: chosen ? 'ranking' : 'linear',
-          metric: 'cosine',
           settings: { ...(chosen ? chosen.settings : found[i].point), ...said(each) },
           figures: { validationRank1: rank, fullRank1: trial.full, vectors: set.count },
           notes: notesOf(trial, found[i], learned, to, { kind, rank }),
@@ -156,7 +155,6 @@ async function principal(
   const made = (to: number) =>
     encodeCompressor(linearBody(shortened(map, to)), {
       method: 'pca',
-      metric: 'cosine',
       settings: said({ ...task, dimension: to }),
       figures: { varianceKept: map.keptBy(to), vectors: set.count },
       notes: [`chosen: pca at ${to}, because ${reason}; how much rank-1 it loses is not known`],
@@ -261,8 +259,7 @@ export class Trial {
 
   /** Which probes of a fold are found through a compressor that was learned on it. */
   async hitsOf(body: Body, fold: Fold): Promise<Float64Array> {
-    const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
-    const compressor = await load(encodeCompressor(body, metadata));
+    const compressor = await loadBody(body);
     const width = compressor.outputDimension;
     const mapped = await compressor.transform(fold.gallery);
     const { all } = await marginsOf(fold, mapped, width, width, this.#threads);

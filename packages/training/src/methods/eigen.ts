@@ -4,6 +4,7 @@
 // shifts (Wilkinson and Reinsch, "Handbook for Automatic Computation" II, contributions 2 and 3).
 // Vectors lie in rows, so that the inner loops run along memory.
 
+import { dot } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
 import { product } from '../training/session.ts';
 import type { TrainingSet } from '../training/training-set.ts';
@@ -272,12 +273,6 @@ function oneByOne(given: Float64Array, rows: number, n: number): Float64Array {
     }
   }
   return given;
-}
-
-function dot(a: Float64Array, b: Float64Array): number {
-  let sum = 0;
-  for (let k = 0; k < a.length; k++) sum += a[k] * b[k];
-  return sum;
 }
 
 // Means and covariances of a training set. The products run in onnxruntime in single precision over

@@ -1,11 +1,10 @@
 // PCA and LDA as methods: fitted on part of the identities to measure them on the others, then on
 // all.
 
-import { CompressError } from '@hers/compress';
 import { draws, measured, measuredAlong, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';
 import { type Between, cutToAxes, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
-import { type Context, type Method, requireShare, type Task } from './method.ts';
+import { type Context, invalid, type Method, requireShare, type Task } from './method.ts';
 
 export const pca: Method<Record<never, never>> = {
   defaults: {},
@@ -24,10 +23,8 @@ export const pca: Method<Record<never, never>> = {
       figures.varianceKept = map.keptBy(to);
       return encodeCompressor(linearBody(shortened(map, to)), {
         method: 'pca',
-        metric: 'cosine',
         settings: { seed, validation },
         figures,
-        notes: [],
       });
     };
     for (const each of also) context.stage(await made(each));
@@ -51,8 +48,7 @@ export interface LdaSettings {
 }
 
 export function requireBetween(between: unknown): void {
-  if (between !== 'vectors' && between !== 'classes')
-    throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
+  if (between !== 'vectors' && between !== 'classes') throw invalid("between is 'vectors' or 'classes'.");
 }
 
 const SHRINKAGES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
@@ -77,7 +73,7 @@ export const lda: Method<LdaSettings> = {
       const map = await family.at({ shrinkage, classes: weightOf(task.settings.between) }, to);
       const settings = { ...task.settings, shrinkage, chosen: task.settings.shrinkage === null, seed, validation };
       const figures = { vectors: set.count, ...(rank === undefined ? {} : { validationRank1: rank }) };
-      made.push(encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] }));
+      made.push(encodeCompressor(linearBody(map), { method: 'lda', settings, figures }));
     }
     for (const bytes of made.slice(0, -1)) context.stage(bytes);
     context.progress({ stage: 'done', done: 1 });

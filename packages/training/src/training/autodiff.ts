@@ -248,20 +248,6 @@ export class Graph {
     return [left, right];
   }
 
-  concat(a: Value, b: Value): Value {
-    const [left, right] = [a.shape[1] as number, b.shape[1] as number];
-    const output = this.#node('Concat', [a, b], [a.shape[0], left + right], { axis: 1 });
-    return this.#record(output, (g) => [
-      [a, this.#columns(g, 0, left)],
-      [b, this.#columns(g, left, left + right)],
-    ]);
-  }
-
-  #columns(a: Value, from: number, to: number): Value {
-    const bounds = [from, to, 1].map((bound) => this.#wholes([bound]));
-    return this.#node('Slice', [a, ...bounds], [a.shape[0], to - from]);
-  }
-
   /**
    * Σ over rows of −Σ_c target · log softmax(logits): one number for each row, `[rows, 1]`. Rows of
    * `target` sum to one.
