@@ -240,10 +240,7 @@ function problemOf(check: string, error: unknown): Finding {
   return problem(check, error.message, adviceFor(error));
 }
 
-/**
- * Every byte of every file, without the key: the store compares it with the checksums that were
- * written with it.
- */
+/** Reads every byte without the key: the store compares it with the checksums beside it. */
 async function scrubbed(context: Context, store: FolderStore, bytes: number): Promise<Finding[]> {
   using progress = context.progress({ label: 'Scrubbing', total: bytes, unit: 'bytes' });
   const { signal } = context;
@@ -259,9 +256,7 @@ async function scrubbed(context: Context, store: FolderStore, bytes: number): Pr
   return findings.length > 0 ? findings : [whole];
 }
 
-/**
- * With the key, every seal is opened: that shows what no checksum can, that nobody else wrote it.
- */
+/** Opens every seal with the key: that shows what no checksum can, that nobody else wrote it. */
 async function unsealed(context: Context, database: Database | undefined, name: string): Promise<Finding[]> {
   const check = `seals ${name}`;
   try {

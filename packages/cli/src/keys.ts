@@ -113,10 +113,7 @@ export class Keys {
   }
 }
 
-/**
- * A name for a key that says nothing about it: to tell keys apart, and to see that a copy is the
- * same.
- */
+/** A name for a key that says nothing about it: to tell keys apart, and copies to be the same. */
 export function fingerprint(seed: MasterSeed): string {
   const bytes = seed.deriveKey('fingerprint', new Uint8Array(0), 8);
   return Buffer.from(bytes)

@@ -75,10 +75,7 @@ export async function memory(galleryBytes: number): Promise<Finding> {
 const SYNCED_BYTES = 2 ** 20;
 const SLOW_SYNC_MS = 30;
 
-/**
- * Room, and how long it takes until something is really on disk: every acknowledged write waits for
- * that.
- */
+/** Room, and the time until something is really on disk: acknowledged writes wait for that. */
 export async function disk(folder: string, galleryBytes: number): Promise<Finding> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;

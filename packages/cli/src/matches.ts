@@ -46,10 +46,7 @@ export class MatchPrinter {
     );
   }
 
-  /**
-   * The search begins: what came before it, somebody typing a passphrase perhaps, is not a part of
-   * its time.
-   */
+  /** What came before the search, somebody typing a passphrase perhaps, is not its time. */
   begin(): void {
     this.#started = performance.now();
   }

@@ -186,10 +186,7 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
   out.hint(`Next: hers reindex ${path}, or hers collections create faces -d ${inputDimension} --compressor ${path}`);
 }
 
-/**
- * What the figures of a compressor are called here; those that have no name of their own pass as
- * they are.
- */
+/** Names of the figures of a compressor; those that have none here pass as they are. */
 const FIGURES: Readonly<Record<string, string>> = {
   validationRank1: 'rank-1 on held-out labels',
   fullRank1: 'rank-1 of full vectors',

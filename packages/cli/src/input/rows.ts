@@ -53,10 +53,7 @@ export interface RowFile {
   attempts(): AsyncGenerator<Row | BadRow>;
 }
 
-/**
- * Opens a file, or standard input for `-`. The format is the one given, else what its name or its
- * first bytes say.
- */
+/** Opens a file, or standard input for `-`. Its name or its first bytes tell the format. */
 export async function openRows(environment: Environment, argument: string, options: RowOptions = {}): Promise<RowFile> {
   const source = await openBytes(environment, argument);
   try {

@@ -281,9 +281,7 @@ export function Drop({ class: name, onFiles, children }: DropProps): JSX.Element
   );
 }
 
-/**
- * A file that is dropped beside its place would be opened by the browser, in the place of the page.
- */
+/** A browser would open a file that is dropped beside its place, in the place of the page. */
 export function ignoreOtherDrops(): void {
   addEventListener('dragover', (event) => {
     if (event.defaultPrevented) return;

@@ -75,10 +75,7 @@ async function* jsonRows(file: Blob, { prefix }: RowsOptions): AsyncGenerator<Ve
   }
 }
 
-/**
- * A column `id`; columns named like the fields of the collection are the payload; all others
- * together are the vector.
- */
+/** A column `id`; those named like fields are the payload; all others are the vector. */
 async function* csvRows(file: File, { prefix, fields }: RowsOptions): AsyncGenerator<VectorRecord> {
   const delimiter = /\.tsv$/i.test(file.name) ? '\t' : ',';
   let names: readonly string[] | undefined;

@@ -11,9 +11,9 @@ import { unlocked } from './unlocked.ts';
 interface AboutProps {
   readonly title: string;
   readonly text: string;
-  /** Of a form below the text. */
+  /** A form below the text. */
   readonly form?: JSX.Element;
-  /** What it is begun by. */
+  /** The button that begins it. */
   readonly children: ComponentChildren;
 }
 

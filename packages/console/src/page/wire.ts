@@ -149,8 +149,8 @@ export function watchFetch(headers: () => Record<string, string>): void {
 // What each request is, and what a server can conclude from it.
 
 /**
- * Calls of the server, by their names in its documentation: short, for a line of the log, and what a
- * server learns from it, and what not. The table of docs/concepts.md, as sentences.
+ * Calls of the server, by their names in its documentation: short, for a line of the log, and what
+ * the server learns, and what not. The table of docs/concepts.md, as sentences.
  */
 const OPERATIONS = {
   hello: ['greeting', 'that somebody is there'],

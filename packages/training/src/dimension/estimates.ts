@@ -4,10 +4,7 @@
 import { invalid } from '../methods/method.ts';
 import type { Neighbours } from './nearest.ts';
 
-/**
- * The largest ratios are left out, as in the article: they come from points where the density is
- * not constant.
- */
+/** The largest ratios, where the density is not constant, are left out, as in the article. */
 const KEPT = 0.9;
 
 /**

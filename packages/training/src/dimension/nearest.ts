@@ -9,9 +9,7 @@ import { invalid } from '../methods/method.ts';
 import { product } from '../training/session.ts';
 import { unitRows } from '../training/training-set.ts';
 
-/**
- * The k nearest of each vector, nearest first: row i is about vector i, which is not among its own.
- */
+/** The k nearest of each vector but itself, nearest first: row i is about vector i. */
 export interface Neighbours {
   readonly count: number;
   readonly k: number;
@@ -19,9 +17,7 @@ export interface Neighbours {
   readonly distance: Float64Array;
 }
 
-/**
- * `euclidean`: the straight line. `angle`: the arc between the directions, whatever the lengths.
- */
+/** `euclidean`: the straight line. `angle`: the arc between directions, whatever the lengths. */
 export type Distance = 'euclidean' | 'angle';
 
 export interface NearestOptions {

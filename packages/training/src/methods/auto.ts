@@ -50,10 +50,7 @@ const FEW_POINTS: readonly Point[] = [
   { shrinkage: 0.35, classes: 1 },
 ];
 
-/**
- * 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before, and all
- * dimensions at last.
- */
+/** 1, 2, 3, 4, 6, 8, 12, …: each a third or a half more than before, and all dimensions last. */
 function ladder(most: number): number[] {
   const steps = [1, 2, 3];
   for (let i = 4; i < most; i *= 2) steps.push(i, 1.5 * i);
@@ -172,9 +169,7 @@ interface Found {
   hits: Float64Array;
   pca: number;
   lda: number;
-  /**
-   * How many members of the family the average is of: the inverse of the sum of squared weights.
-   */
+  /** Members of the family in the average: the inverse of the sum of squared weights. */
   equal: number;
 }
 
@@ -342,10 +337,7 @@ export function averaged(
   return { point: { shrinkage, classes }, equal: total ** 2 / weights.reduce((sum, weight) => sum + weight ** 2, 0) };
 }
 
-/**
- * exp(−z²/2), where z is how far a member is behind the best one, in standard errors of that
- * difference.
- */
+/** exp(−z²/2), where a member is z standard errors of the difference behind the best one. */
 function weightsOf(margins: readonly Float32Array[], people: Int32Array, dimension: number): number[] {
   const softness = SOFTNESS / Math.sqrt(dimension);
   const outcomes = margins.map((each) => Float64Array.from(each, (margin) => 1 / (1 + Math.exp(-margin / softness))));
@@ -366,10 +358,7 @@ function hitShare({ all }: Margins): number {
   return hits / all.length;
 }
 
-/**
- * A residual network, and the linear map alone: the latter needs fewer steps, and no vectors that
- * are moved.
- */
+/** The linear map alone, with fewer steps and no vectors that are moved; a residual network. */
 const RANKINGS: readonly Partial<RankingSettings>[] = [{ hidden: [], smoothing: 0, steps: 600 }, {}];
 const RANKING_FOLDS = 2;
 

@@ -107,10 +107,7 @@ const text: DeepMdsSettings = {
   refit: true,
 };
 
-/**
- * As the paper's ablation has it, and the authors' configuration of it: without mining, and without
- * the covariance penalty.
- */
+/** As the paper's ablation and its configuration: without mining and covariance penalty. */
 export const deepmds: Method<DeepMdsSettings> = method('deepmds', { ...text, pairs: 'balanced', covarianceWeight: 0 });
 
 export const deepmdsPlus: Method<DeepMdsSettings> = method('deepmds++', text);
@@ -378,10 +375,7 @@ async function measurer(set: TrainingSet, architecture: Architecture, shapes: Sh
 /** Rows whose errors are computed at a time. */
 const BLOCK = 256;
 
-/**
- * Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j` for all pairs of a pool, each computed
- * once.
- */
+/** Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j`, once for each pair of a pool. */
 async function searcher({ chain }: Architecture, project: Projection, threads: number) {
   const [from, to] = [chain[0], chain.at(-1)!];
   const graph = new Graph();

@@ -60,10 +60,7 @@ class Largest {
   }
 }
 
-/**
- * The `count` pairs of each kind whose error is largest, among all pairs of a pool. The errors come
- * a block of rows at a time.
- */
+/** The `count` pairs of each kind with the largest errors, which come in blocks of rows. */
 export class HardestPairs {
   readonly #classes: Int32Array;
   readonly #genuine: Largest;
@@ -129,10 +126,7 @@ export function several(classes: Int32Array): number[][] {
   return [...lists.values()].filter((list) => list.length > 1);
 }
 
-/**
- * Random pairs of one class: one of these classes, then two of its members. None when there is no
- * class.
- */
+/** Random pairs of one class: one of these classes, if any, then two of its members. */
 export function randomGenuine(lists: readonly (readonly number[])[], count: number, random: Random): Pairs {
   const pairs: Pairs = { left: [], right: [] };
   for (let p = 0; p < count && lists.length > 0; p++) {

@@ -81,9 +81,7 @@ export const lda: Method<LdaSettings> = {
   },
 };
 
-/**
- * The shrinkage with the best rank-1 on held-out identities, and that rank-1, for each dimension.
- */
+/** The shrinkage with the best rank-1 on held-out identities, and that, for each dimension. */
 async function chooseShrinkages(
   { set, seed, validation, threads, settings }: Task<LdaSettings>,
   dimensions: readonly number[],

@@ -249,9 +249,7 @@ function scaled(map: LinearMap, set: TrainingSet, dimension: number): { whitenin
   return { whitening: { ...map, axes: map.axes.map((x) => x * factor) }, noise: Math.SQRT2 * factor };
 }
 
-/**
- * The discriminants themselves: the first axes of whitened space. Hidden layers start with no say.
- */
+/** The discriminants: the first axes of whitened space. Hidden layers start with no say. */
 function startingPoint(shapes: ReadonlyMap<string, readonly number[]>, seed: number): Matrices {
   const start = drawn(shapes, seed);
   const { data, shape } = start['map.weight'];

@@ -30,10 +30,7 @@ export function placesOf(...lists: readonly (readonly number[])[]): Places {
   return { data, shape: [length] };
 }
 
-/**
- * Runs a graph. Outputs are written into the arrays given for them; the others are new, and the
- * caller's to keep.
- */
+/** Runs a graph. Outputs go into the arrays given for them; others are new, to be kept. */
 export type Session = (feeds: Feeds, into?: Matrices) => Promise<Matrices>;
 
 export interface SessionOptions {

@@ -164,10 +164,7 @@ export class Trainer {
     );
   }
 
-  /**
-   * Early on, what was drawn at random should not linger: the share of the old grows to what was
-   * asked for.
-   */
+  /** What was drawn at random should not linger: the share of the old grows to that asked for. */
   #updateAverages(keep: number): void {
     const [average, now] = [this.#averages!, this.parameters];
     for (let i = 0; i < now.length; i++) average[i] = keep * average[i] + (1 - keep) * now[i];

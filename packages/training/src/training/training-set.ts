@@ -133,10 +133,7 @@ export function members({ classes, classCount }: TrainingSet): number[][] {
   return lists;
 }
 
-/**
- * Holds out a share of the classes: whole identities, so that what is measured on them is what
- * strangers will see.
- */
+/** Holds out a share of the classes: whole identities, to measure what strangers will see. */
 export function split(set: TrainingSet, share: number, seed: number): { learn: TrainingSet; heldOut: TrainingSet } {
   const order = new Random(seed, 0x5517).order(set.classCount);
   const held = new Set(order.subarray(0, Math.round(share * set.classCount)));

@@ -6,10 +6,7 @@ import type { LinearMap } from '../methods/linear.ts';
 import { product } from './session.ts';
 import { firstColumns, gather, split, type TrainingSet, unitRows } from './training-set.ts';
 
-/**
- * Vectors of the held-out identities that are used at most: a measurement costs their number
- * squared.
- */
+/** Vectors of held-out identities at most: a measurement costs their number squared. */
 const MOST = 4000;
 
 /** Part of the identities held out, when that leaves enough on both sides. */
@@ -107,10 +104,7 @@ export async function rankOne(
   return found / probes.length;
 }
 
-/**
- * The same in onnxruntime, which blocks the thread: for measuring many maps. Equal scores aside,
- * the result is the same.
- */
+/** The same in onnxruntime, which blocks the thread, but for equal scores: for many maps. */
 export async function rankOneFast(
   vectors: Float32Array,
   classes: Int32Array,
@@ -140,9 +134,7 @@ function gathered(vectors: Float32Array, classes: Int32Array, strangers: Float32
   return { gallery, dimension, count: gallery.length / dimension, probes };
 }
 
-/**
- * How many of these probes have their own class first. Writes over their scores with themselves.
- */
+/** Counts probes that have their own class first. Writes over their scores with themselves. */
 function identified(scores: Float32Array | Float64Array, probes: number[], classes: Int32Array, count: number): number {
   let found = 0;
   probes.forEach((probe, r) => {
