@@ -3,13 +3,11 @@
 import assert from 'node:assert/strict';
 import { Random } from '@hers/vectors/random';
 import { Graph } from '../src/training/autodiff.ts';
-import { type Feeds, type Matrices, openSession } from '../src/training/session.ts';
+import { type Feeds, type Matrices, mapped, openSession } from '../src/training/session.ts';
 import { type Problem, parameterShapes } from '../src/training/trainer.ts';
 
 export const doubles = (matrices: Matrices): Matrices =>
-  Object.fromEntries(
-    Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: Float64Array.from(data), shape }]),
-  );
+  mapped(matrices, ({ data, shape }) => ({ data: Float64Array.from(data), shape }));
 
 /** Places stay whole numbers. */
 export const doubleFeeds = (feeds: Feeds): Feeds =>

@@ -7,7 +7,7 @@ import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Profile } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
-import type { HersCommand } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { inputError, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
@@ -59,8 +59,8 @@ export function addReport(program: HersCommand, context: () => Context): void {
 }
 
 async function report(context: Context, argument: string, options: ReportOptions): Promise<void> {
-  const { environment, out, signal } = context;
-  const { profile, sample, draws, random: seed, metric } = options;
+  const { out } = context;
+  const { sample, metric } = options;
   if (metric !== 'cosine')
     throw usageError(
       `a report is made for cosine, not for ${metric}: error rates and attacks are of vectors at unit length`,
@@ -77,14 +77,41 @@ async function report(context: Context, argument: string, options: ReportOptions
   const paths = ['.md', '.html'].map(pathOf);
   for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
     if (isFileThere(path) && !options.replace) throw mayReplace(path);
+  const measured = await measure(context, argument, options);
+  const { documentOf } = await import('../report/document.ts');
+  const page = await import('../report/page.ts');
+  const document = documentOf(measured);
+  const files = [
+    ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
+    { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
+    { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
+  ];
+  for (const { path, text } of files)
+    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
+  const { digests, vectors, ways, protection, encrypted } = measured;
+  const { plan, ...rest } = encrypted;
+  const found = ways.map(({ evaluation }) => `${(100 * evaluation.identification.cmc[0]!.value).toFixed(2)} %`);
+  out.result(
+    {
+      ...{ files: files.map(({ path }) => path), digests, vectors, ways, protection },
+      encrypted: { ...rest, profile: plan.profile, planned: plan.error },
+    },
+    `${paths.join(' and ')}: ${vectors.taken} vectors of ${vectors.people} people; rank-1 encrypted ${found.at(-1)}, in the clear ${found[0]}.`,
+  );
+}
+
+/** All that a report says. */
+export type Measured = Awaited<ReturnType<typeof measure>>;
+
+async function measure(context: Context, argument: string, options: ReportOptions) {
+  const { environment, signal } = context;
+  const { profile, sample, draws, random: seed } = options;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
   const { evaluation, rowsAt, scoreMatrix } = await import('@hers/vectors/accuracy');
   const { machine } = await import('@hers/vectors/machine');
-  const { documentOf } = await import('../report/document.ts');
   const { encryptedScores } = await import('../report/gallery.ts');
   const { protection } = await import('../report/protection.ts');
-  const page = await import('../report/page.ts');
   const { load } = await import('@hers/compress');
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
@@ -122,56 +149,23 @@ async function report(context: Context, argument: string, options: ReportOptions
     { name: 'encrypted', scores: found.scores },
   ].map(({ name, scores }) => ({ name, evaluation: evaluation(scores, classes, { seed, draws }) }));
   const { scores, ...encrypted } = found;
-  const built = commit();
-  const measured = {
+  return {
     file: argument === '-' ? 'standard input' : basename(argument),
     command: commandOf(argument, options),
     digests: await digestsOf(context, argument, options),
     date: new Date().toISOString().slice(0, 10),
-    ...{ version: VERSION, machine: machine(), seed, draws, ways },
-    ...(built === undefined ? {} : { commit: built }),
+    ...{ version: VERSION, commit: commit(), machine: machine(), seed, draws, ways },
     vectors: { of: total, taken: places.length, people, dimension },
-    ...(compressor && options.compressor !== undefined
-      ? {
-          compressor: {
-            file: basename(options.compressor),
-            method: compressor.method,
-            dimension: compressor.outputDimension,
-          },
-        }
-      : {}),
+    compressor: compressor && {
+      ...{ file: basename(options.compressor!), method: compressor.method, dimension: compressor.outputDimension },
+    },
+    // The search in the clear was in the same process; the error is of scores against those in the clear.
     encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
     protection: protection({
       ...{ vectors: taken, dimension, labels: classes, profile, seed },
-      ...(short ? { short } : {}),
+      ...given({ short }),
     }),
   };
-  const document = documentOf(measured);
-  const files = [
-    ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
-    { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
-    { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
-  ];
-  for (const { path, text } of files)
-    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
-  if (out.json) {
-    const { plan, ...rest } = measured.encrypted;
-    out.object({
-      ...{
-        files: files.map(({ path }) => path),
-        digests: measured.digests,
-        vectors: measured.vectors,
-        ways,
-        protection: measured.protection,
-      },
-      encrypted: { ...rest, profile: plan.profile, planned: plan.error },
-    });
-    return;
-  }
-  const last = ways.at(-1)!.evaluation.identification.cmc[0]!;
-  out.line(
-    `${paths.join(' and ')}: ${places.length} vectors of ${people} people; rank-1 encrypted ${(100 * last.value).toFixed(2)} %, in the clear ${(100 * ways[0]!.evaluation.identification.cmc[0]!.value).toFixed(2)} %.`,
-  );
 }
 
 function requireDirection(vector: Float32Array, place: number): void {
@@ -187,13 +181,7 @@ async function peopleIn(
   seed: number,
 ): Promise<{ places: number[]; classes: Int32Array }> {
   const { Random } = await import('@hers/vectors/random');
-  const members = new Map<string | number, number[]>();
-  labels.forEach((label, i) => {
-    const list = members.get(label);
-    if (list) list.push(i);
-    else members.set(label, [i]);
-  });
-  const lists = [...members.values()];
+  const lists = [...Map.groupBy(labels.keys(), (i) => labels[i]).values()];
   const places: number[] = [];
   const numbers: number[] = [];
   for (const at of new Random(seed, 0x9e0).order(lists.length)) {

@@ -35,25 +35,18 @@ function npyRows(npy: Npy, { prefix }: RowsOptions): Rows {
 }
 
 async function* linesOf(file: Blob): AsyncGenerator<{ readonly text: string; readonly number: number }> {
-  let rest = '';
-  let number = 0;
-  const reader = file
-    .stream()
-    .pipeThrough(new TextDecoderStream('utf-8', { fatal: true }))
-    .getReader();
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      const lines = (rest + (value ?? '')).split('\n');
-      rest = done ? '' : lines.pop()!;
-      for (const line of lines) {
-        number++;
-        if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
-      }
-      if (done) return;
+  let [rest, number] = ['', 0];
+  const pieces = async function* () {
+    yield* file.stream().pipeThrough(new TextDecoderStream('utf-8', { fatal: true }));
+    yield '\n';
+  };
+  for await (const piece of pieces()) {
+    const lines = (rest + piece).split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) {
+      number++;
+      if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
     }
-  } finally {
-    reader.releaseLock();
   }
 }
 

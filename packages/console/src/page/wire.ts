@@ -98,29 +98,17 @@ function counted(answer: Response, number: number): Response {
     count(true);
     return answer;
   }
-  const reader = answer.body.getReader();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) {
-          count(true);
-          return controller.close();
-        }
-        add(value.length);
-        count(false);
-        controller.enqueue(value);
-      } catch (error) {
-        count(true);
-        controller.error(error);
-      }
-    },
-    async cancel(reason) {
-      count(true);
-      await reader.cancel(reason);
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>({
+    transform(piece, controller) {
+      add(piece.length);
+      count(false);
+      controller.enqueue(piece);
     },
   });
-  return new Response(body, { status: answer.status, statusText: answer.statusText, headers: answer.headers });
+  // However it ends: read to its end, broken off, or not wanted any more.
+  const end = () => count(true);
+  answer.body.pipeTo(writable).then(end, end);
+  return new Response(readable, { status: answer.status, statusText: answer.statusText, headers: answer.headers });
 }
 
 /**

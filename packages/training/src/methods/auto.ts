@@ -19,7 +19,7 @@ import { type Fold, foldsOf, type Margins, marginsOf, overPeople } from '../trai
 import { subset, type TrainingSet } from '../training/training-set.ts';
 import { appliedLinear, type Body, encodeCompressor, linearBody, loadBody } from './compressor-graph.ts';
 import { cutToAxes, type Family, fitPca, linearFamily, type Point, shortened } from './linear.ts';
-import { type Context, completed, type Method, requireShare, type Task, trialOf } from './method.ts';
+import { type Context, completed, handedOver, type Method, requireShare, type Task, trialOf } from './method.ts';
 import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
 
 export interface AutoSettings {
@@ -92,18 +92,17 @@ export const auto: Method<AutoSettings, number | null> = {
           method: chosen ? 'ranking' : 'linear',
           settings: { ...(chosen ? chosen.settings : found[i].point), ...said(each) },
           figures: { validationRank1: rank, fullRank1: trial.full, vectors: set.count },
-          notes: notesOf(trial, found[i], learned, to, { kind, rank }),
+          notes: notesOf(trial, set.dimension, found[i], learned, to, { kind, rank }),
         }),
       );
     }
-    for (const bytes of made.slice(0, -1)) context.stage(bytes);
-    context.progress({ stage: 'done', done: 1 });
-    return made.at(-1)!;
+    return handedOver(made, context);
   },
 };
 
 function notesOf(
   trial: Trial,
+  given: number,
   { pca, lda, rank: linear, point, equal }: Found,
   learned: readonly Learned[],
   dimension: number,
@@ -111,7 +110,7 @@ function notesOf(
 ): string[] {
   const lost = trial.full - rank;
   return [
-    `full dimension (${trial.dimension}): rank-1 ${shown(trial.full)} on held-out identities, over ${trial.folds.length} folds`,
+    `full dimension (${given}): rank-1 ${shown(trial.full)} on held-out identities, over ${trial.folds.length} folds`,
     `pca at ${dimension}: ${shown(pca)}`,
     `lda at ${dimension}: ${shown(lda)}, with the shrinkage that was best here`,
     `linear at ${dimension}: ${shown(linear)}, with shrinkage ${point.shrinkage.toFixed(2)} and a weight of ${point.classes.toFixed(2)} for classes, the mean of ${equal.toFixed(1)} settings that are as good`,
@@ -147,18 +146,17 @@ async function principal(
       `The dimension cannot be chosen, for ${reason}: name one, or give labels that say which vectors belong together.`,
     );
   context.progress({ stage: 'principal components', done: 0.5 });
-  const also = task.also ?? [];
-  const map = await fitPca(set, Math.max(dimension, ...also), threads);
-  const made = (to: number) =>
+  const dimensions = [...(task.also ?? []), dimension];
+  const map = await fitPca(set, Math.max(...dimensions), threads);
+  const made = dimensions.map((to) =>
     encodeCompressor(linearBody(shortened(map, to)), {
       method: 'pca',
       settings: said({ ...task, dimension: to }),
       figures: { varianceKept: map.keptBy(to), vectors: set.count },
       notes: [`chosen: pca at ${to}, because ${reason}; how much rank-1 it loses is not known`],
-    });
-  for (const each of also) context.stage(made(each));
-  context.progress({ stage: 'done', done: 1 });
-  return made(dimension);
+    }),
+  );
+  return handedOver(made, context);
 }
 
 interface Found {
@@ -176,24 +174,15 @@ interface Found {
 /** The folds, and what members of the family come to in them. */
 export class Trial {
   readonly folds: readonly Fold[];
-  /** Of the vectors as they are given. */
-  readonly dimension: number;
   readonly people: Int32Array;
+  /** Rank-1 of the vectors as they are given. */
   readonly full: number;
   readonly #families: readonly Family[];
   readonly #threads: number;
   readonly #context: Context;
 
-  private constructor(
-    folds: Fold[],
-    dimension: number,
-    full: number,
-    families: Family[],
-    threads: number,
-    context: Context,
-  ) {
+  private constructor(folds: Fold[], full: number, families: Family[], threads: number, context: Context) {
     this.folds = folds;
-    this.dimension = dimension;
     this.people = Int32Array.from(folds.flatMap((fold) => [...fold.people]));
     this.full = full;
     this.#families = families;
@@ -201,10 +190,8 @@ export class Trial {
     this.#context = context;
   }
 
-  static async open(
-    { set, seed, validation, threads }: Task<AutoSettings, number | null>,
-    context: Context,
-  ): Promise<Trial> {
+  static async open(task: Task<AutoSettings, number | null>, context: Context): Promise<Trial> {
+    const { set, seed, validation, threads } = task;
     const some = sampled(set);
     context.progress({ stage: 'folds of held-out identities', done: 0 });
     // Principal components of all of them, not of each fold: they know no labels.
@@ -224,7 +211,7 @@ export class Trial {
       for (const margin of all) if (margin > 0) hits++;
       probes += all.length;
     }
-    return new Trial(folds, set.dimension, hits / probes, families, threads, context);
+    return new Trial(folds, hits / probes, families, threads, context);
   }
 
   /** Margins of all probes, at each point and dimension. */
@@ -287,17 +274,12 @@ export class Trial {
   /** The choice at each dimension; maps are computed once for all of them. */
   async chooseEach(dimensions: readonly number[]): Promise<Found[]> {
     const margins = await this.#margins(POINTS, dimensions);
-    const chosen = dimensions.map((dimension, d) =>
-      averaged(
-        margins.map((each) => each[d]),
-        this.people,
-        dimension,
-      ),
-    );
     const found: Found[] = [];
-    for (const [d, { point, equal }] of chosen.entries()) {
-      const [[own]] = await this.#margins([point], [dimensions[d]]);
-      const ranks = margins.map((each) => hitShare(each[d]));
+    for (const [d, dimension] of dimensions.entries()) {
+      const here = margins.map((each) => each[d]);
+      const { point, equal } = averaged(here, this.people, dimension);
+      const [[own]] = await this.#margins([point], [dimension]);
+      const ranks = here.map(hitShare);
       found.push({
         point,
         equal,

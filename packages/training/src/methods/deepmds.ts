@@ -20,10 +20,10 @@ import {
   largest,
   type PairLoss,
   type Pairs,
-  Pools,
   pairErrors,
   pairInputs,
   pairLoss,
+  poolsOf,
   randomGenuine,
   randomImpostor,
   randomPairs,
@@ -310,10 +310,10 @@ async function minerFor(
   ];
   if (pairs === 'balanced') return async ({ hard, random }) => both(rest(hard) + hard, random);
   if (candidates === 'all') {
-    const pools = new Pools(set, pool, seed);
+    const poolAt = poolsOf(set, pool, seed);
     const search = await searcher(architecture, await projection(architecture, shapes, threads), threads);
     return async ({ step, random, hard, parameters }) => {
-      const rows = pools.at(step);
+      const rows = poolAt(step);
       const found = await search(
         gather(set, rows),
         Int32Array.from(rows, (row) => classes[row]),

@@ -4,7 +4,7 @@
 import { draws, measured, measuredAlong, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';
 import { type Between, cutToAxes, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
-import { type Context, invalid, type Method, requireShare, type Task } from './method.ts';
+import { type Context, handedOver, invalid, type Method, requireShare, type Task } from './method.ts';
 
 export const pca: Method<Record<never, never>> = {
   defaults: {},
@@ -17,20 +17,15 @@ export const pca: Method<Record<never, never>> = {
     context.throwIfAborted();
     context.progress({ stage: 'principal components', done: 0.5 });
     const map = await fitPca(set, widest, threads);
-    const made = async (to: number) => {
+    const made: Uint8Array<ArrayBuffer>[] = [];
+    for (const to of [...also, dimension]) {
       const figures: Record<string, number> = { vectors: set.count };
       if (trial) figures.validationRank1 = await measured(linearBody(shortened(trial, to)), heldOut!, learn);
       figures.varianceKept = map.keptBy(to);
-      return encodeCompressor(linearBody(shortened(map, to)), {
-        method: 'pca',
-        settings: { seed, validation },
-        figures,
-      });
-    };
-    for (const each of also) context.stage(await made(each));
-    const bytes = await made(dimension);
-    context.progress({ stage: 'done', done: 1 });
-    return bytes;
+      const about = { method: 'pca', settings: { seed, validation }, figures };
+      made.push(encodeCompressor(linearBody(shortened(map, to)), about));
+    }
+    return handedOver(made, context);
   },
 };
 
@@ -75,9 +70,7 @@ export const lda: Method<LdaSettings> = {
       const figures = { vectors: set.count, ...(rank === undefined ? {} : { validationRank1: rank }) };
       made.push(encodeCompressor(linearBody(map), { method: 'lda', settings, figures }));
     }
-    for (const bytes of made.slice(0, -1)) context.stage(bytes);
-    context.progress({ stage: 'done', done: 1 });
-    return made.at(-1)!;
+    return handedOver(made, context);
   },
 };
 

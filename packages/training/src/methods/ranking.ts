@@ -90,11 +90,8 @@ export const ranking: Method<RankingSettings> = {
     const { learn, heldOut } = withValidation(set, validation, seed);
     const figures: Record<string, number> = {};
     if (heldOut) {
-      const { body } = await learnRanking(
-        { ...task, set: learn, resume: undefined },
-        'measuring on held-out identities',
-        trialOf(context),
-      );
+      const part = { ...task, set: learn, resume: undefined };
+      const { body } = await learnRanking(part, 'measuring on held-out identities', trialOf(context));
       figures.validationRank1 = await measured(body, heldOut, learn);
     }
     const { body, figures: more } = await learnRanking(task, 'learning to rank', context);
@@ -140,17 +137,7 @@ export function rankingProblem(settings: RankingSettings, n: number, dimension: 
 }
 
 /** Learns the map on a set, as part of a model. */
-export async function learnRanking(
-  task: Task<RankingSettings>,
-  stage: string,
-  context: Context,
-): Promise<{
-  body: Body;
-  figures: {
-    steps: number;
-    loss?: number;
-  };
-}> {
+export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
   const { set, dimension, seed, threads, settings } = task;
   const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
   const { shrinkage, between } = settings;

@@ -4,7 +4,7 @@
 import { CompressError } from '@hers/compress';
 import type { Parameter } from '../methods/network.ts';
 import { Graph, type Value } from './autodiff.ts';
-import { type Feeds, type Matrices, openSession, type Session } from './session.ts';
+import { type Feeds, type Matrices, type Matrix, mapped, openSession, type Session } from './session.ts';
 
 export interface Problem {
   /**
@@ -171,8 +171,4 @@ export class Trainer {
   }
 }
 
-function copied(matrices: Matrices): Matrices {
-  return Object.fromEntries(
-    Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: data.slice(), shape }]),
-  );
-}
+const copied = (matrices: Matrices) => mapped(matrices, ({ data, shape }): Matrix => ({ data: data.slice(), shape }));
