@@ -1,8 +1,8 @@
 // Commands with examples: what `--help` shows, docs/cli.md repeats and the tests run is one and the
 // same text.
 
-import { Command, CommanderError, Help } from 'commander';
-import { CommandError, EXIT } from './exit.ts';
+import { Command, CommanderError, Help, Option } from 'commander';
+import { usageError } from './exit.ts';
 
 export interface Example {
   /** A line for the shell. */
@@ -38,6 +38,16 @@ export class HersCommand extends Command {
     return this;
   }
 
+  /** An option that takes one of these words. */
+  choice(flags: string, description: string, choices: readonly string[], byDefault?: string): this {
+    return this.addOption(new Option(flags, description).choices(choices).default(byDefault));
+  }
+
+  /** An option that takes a number of this kind. */
+  number(flags: string, description: string, kind?: keyof typeof NUMBERS, byDefault?: number): this {
+    return this.addOption(numberOption(flags, description, kind).default(byDefault));
+  }
+
   get subcommands(): readonly HersCommand[] {
     return this.commands as unknown as readonly HersCommand[];
   }
@@ -64,7 +74,7 @@ export class HersCommand extends Command {
       throw new CommanderError(0, options.code, message);
     const said = message.replace(/^error: /, '').replace(/\n\(?/g, ' (');
     const text = IN_OUR_WORDS.reduce((text, [theirs, ours]) => text.replace(theirs, ours), said);
-    throw new CommandError(EXIT.usage, text, `\`${this.path} --help\` lists what there is`);
+    throw usageError(text, `\`${this.path} --help\` lists what there is`);
   }
 }
 
@@ -80,27 +90,25 @@ class HelpWithExamples extends Help {
   }
 }
 
-/** A number in an option; `whole` ones from 1 up. */
-export function numberOption(name: string, { whole = false }: { readonly whole?: boolean } = {}) {
-  return (text: string): number => {
-    const value = text.trim() === '' ? Number.NaN : Number(text);
-    if (whole ? Number.isSafeInteger(value) && value >= 1 : Number.isFinite(value)) return value;
-    throw new CommandError(
-      EXIT.usage,
-      `${name} takes a ${whole ? 'whole number from 1 up' : 'number'}, not ${JSON.stringify(text)}`,
-    );
-  };
+/** Kinds of numbers, in words, and whether a text is one. */
+const NUMBERS = {
+  any: ['a number', (text: string) => text.trim() !== '' && Number.isFinite(Number(text))],
+  whole: ['a whole number from 1 up', (text: string) => Number.isSafeInteger(Number(text)) && Number(text) >= 1],
+  row: ['a whole number from 0 up', (text: string) => /^\d{1,15}$/.test(text)],
+  port: ['a number from 0 to 65535', (text: string) => /^\d{1,5}$/.test(text) && Number(text) <= 65535],
+} as const;
+
+export function numberOption(flags: string, description: string, kind: keyof typeof NUMBERS = 'any'): Option {
+  const [words, isOne] = NUMBERS[kind];
+  const option = new Option(flags, description);
+  return option.argParser((text) => {
+    if (isOne(text)) return Number(text);
+    throw usageError(`${option.long} takes ${words}, not ${JSON.stringify(text)}`);
+  });
 }
 
 /** Leaves out what is undefined: options that were not given take their defaults. */
 export function given<T extends object>(options: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   const entries = Object.entries(options).filter(([, value]) => value !== undefined);
   return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
-}
-
-/** The number of a port in an option. */
-export function portOption(text: string): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (port <= 65535) return port;
-  throw new CommandError(EXIT.usage, `--port takes a number from 0 to 65535, not ${JSON.stringify(text)}`);
 }

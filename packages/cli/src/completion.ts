@@ -53,7 +53,6 @@ export function completionFor(shell: Shell, program: HersCommand): string {
   return shell === 'zsh' ? zsh(levels) : fish(levels);
 }
 
-/** The words of a command so far, without options and their values. */
 const wordList = (words: readonly string[]) => words.join(' ');
 
 function valueCases(levels: readonly Level[]): Map<string, readonly string[]> {
@@ -69,23 +68,23 @@ const valueOptions = (levels: readonly Level[]): string[] => [
 
 function bash(levels: readonly Level[]): string {
   const paths = levels.filter(({ path }) => path !== '');
-  const takingValue = valueOptions(levels);
+  const takingValue = valueOptions(levels).join('|');
   return `# hers completion for bash: source <(hers completion bash)
 _hers() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" path='' i word
   for ((i = 1; i < COMP_CWORD; i++)); do
     word="\${COMP_WORDS[i]}"
     case "$word" in
-      ${takingValue.join('|')}) ((i++)); continue ;;
+      ${takingValue}) ((i++)); continue ;;
       -*) continue ;;
     esac
     case "$path $word" in
-${paths.map(({ path }) => `      ${JSON.stringify(`${parentOf(path)} ${lastOf(path)}`)}) path=${JSON.stringify(path)} ;;`).join('\n')}
+${paths.map(({ path }) => `      ${stepTo(path)}) path=${JSON.stringify(path)} ;;`).join('\n')}
     esac
   done
   case "$previous" in
 ${[...valueCases(levels)].map(([option, values]) => `    ${option}) COMPREPLY=($(compgen -W ${JSON.stringify(wordList(values))} -- "$current")); return ;;`).join('\n')}
-    ${takingValue.join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    ${takingValue}) COMPREPLY=($(compgen -f -- "$current")); return ;;
   esac
   local words='' options=''
   case "$path" in
@@ -104,8 +103,8 @@ complete -o filenames -F _hers hers
 `;
 }
 
-const parentOf = (path: string) => path.split(' ').slice(0, -1).join(' ');
-const lastOf = (path: string) => path.split(' ').at(-1)!;
+/** The command before it, a space, and its own word. */
+const stepTo = (path: string) => JSON.stringify(path.includes(' ') ? path : ` ${path}`);
 
 /** In single quotes; colons part a word from its description. */
 const zshWord = ({ word, description }: Word) =>
@@ -113,7 +112,7 @@ const zshWord = ({ word, description }: Word) =>
 
 function zsh(levels: readonly Level[]): string {
   const paths = levels.filter(({ path }) => path !== '');
-  const takingValue = valueOptions(levels);
+  const takingValue = valueOptions(levels).join('|');
   return `#compdef hers
 # hers completion for zsh: put this file into a folder of $fpath under the name _hers
 _hers() {
@@ -122,16 +121,16 @@ _hers() {
   for ((i = 2; i < CURRENT; i++)); do
     word="\${words[i]}"
     case "$word" in
-      (${takingValue.join('|')}) ((i++)); continue ;;
+      (${takingValue}) ((i++)); continue ;;
       (-*) continue ;;
     esac
     case "$path_so_far $word" in
-${paths.map(({ path }) => `      (${JSON.stringify(`${parentOf(path)} ${lastOf(path)}`)}) path_so_far=${JSON.stringify(path)} ;;`).join('\n')}
+${paths.map(({ path }) => `      (${stepTo(path)}) path_so_far=${JSON.stringify(path)} ;;`).join('\n')}
     esac
   done
   case "$previous" in
 ${[...valueCases(levels)].map(([option, values]) => `    (${option}) compadd -- ${wordList(values)}; return ;;`).join('\n')}
-    (${takingValue.join('|')}) _files; return ;;
+    (${takingValue}) _files; return ;;
   esac
   local -a commands options
   case "$path_so_far" in

@@ -44,12 +44,12 @@ export class Context {
   }
 
   get secrets(): Secrets {
-    this.#secrets ??= new Secrets(this.environment, this.out);
+    this.#secrets ??= new Secrets(this);
     return this.#secrets;
   }
 
   get keys(): Keys {
-    this.#keys ??= new Keys(this.environment, this.settings, this.secrets, this.out);
+    this.#keys ??= new Keys(this);
     return this.#keys;
   }
 
@@ -86,13 +86,13 @@ export class Context {
     return { result, ms: performance.now() - started };
   }
 
-  gallery<T>(use: (gallery: Gallery) => Promise<T>, options: GalleryOptions = {}): Promise<T> {
+  gallery<T>(options: GalleryOptions, use: (gallery: Gallery) => Promise<T>): Promise<T> {
     return withGallery(this, options, use);
   }
 
   /** The collection that is meant, and the gallery it is in. */
-  collection<T>(use: (collection: Collection, gallery: Gallery) => Promise<T>, options?: GalleryOptions): Promise<T> {
-    return this.gallery(async (gallery) => use(await gallery.collection(), gallery), options);
+  collection<T>(options: GalleryOptions, use: (collection: Collection, gallery: Gallery) => Promise<T>): Promise<T> {
+    return this.gallery(options, async (gallery) => use(await gallery.collection(), gallery));
   }
 }
 

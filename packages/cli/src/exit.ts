@@ -20,52 +20,19 @@ export const EXIT = {
 
 export type Exit = (typeof EXIT)[keyof typeof EXIT];
 
-/** For the documents. */
-export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
-  done: 'done',
-  no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
-  usage: 'called wrongly: an unknown option, an impossible value, a configuration that makes no sense',
-  absent: 'something does not exist (a file, a collection, a record), or exists already',
-  key: 'the key, the passphrase or the token is missing, wrong or damaged, the token does not allow this, or the certificate of the server is not trusted',
-  input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
-  integrity: 'stored data is damaged, was altered, or was rolled back: do not retry, find out why',
-  storage:
-    'the folder is in use, the disk is full or fails, or the server is busy or out of reach: the same call may succeed later',
-  unexpected: 'a bug in the program: please report it',
-  interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
-  terminated: 'stopped by SIGTERM; the same holds',
+const CODES: Readonly<
+  Record<'usage' | 'absent' | 'key' | 'input' | 'integrity' | 'storage', readonly HersError['code'][]>
+> = {
+  usage: ['INVALID_ARGUMENT', 'UNSUPPORTED_PLAN', 'INSECURE_PARAMETERS'],
+  absent: ['NOT_FOUND', 'ALREADY_EXISTS'],
+  key: ['WRONG_KEY', 'UNAUTHENTICATED', 'FORBIDDEN', 'WIPED', 'KEY_MISMATCH'],
+  input: ['INVALID_VECTOR', 'MALFORMED', 'UNSUPPORTED_VERSION', 'TOO_LARGE', 'WRONG_CLOCK'],
+  integrity: ['INTEGRITY', 'DAMAGED', 'QUERY_MISMATCH', 'BLOCK_MISMATCH'],
+  storage: ['LOCKED', 'STALE', 'CLOSED', 'STORAGE', 'OVERLOADED', 'UNAVAILABLE', 'TIMED_OUT', 'INBOX_FULL'],
 };
-
-const EXIT_OF: Partial<Record<HersError['code'], Exit>> = {
-  INVALID_ARGUMENT: EXIT.usage,
-  UNSUPPORTED_PLAN: EXIT.usage,
-  INSECURE_PARAMETERS: EXIT.usage,
-  INVALID_VECTOR: EXIT.input,
-  MALFORMED: EXIT.input,
-  UNSUPPORTED_VERSION: EXIT.input,
-  NOT_FOUND: EXIT.absent,
-  ALREADY_EXISTS: EXIT.absent,
-  WRONG_KEY: EXIT.key,
-  UNAUTHENTICATED: EXIT.key,
-  FORBIDDEN: EXIT.key,
-  WIPED: EXIT.key,
-  KEY_MISMATCH: EXIT.key,
-  INTEGRITY: EXIT.integrity,
-  DAMAGED: EXIT.integrity,
-  QUERY_MISMATCH: EXIT.integrity,
-  BLOCK_MISMATCH: EXIT.integrity,
-  LOCKED: EXIT.storage,
-  STALE: EXIT.storage,
-  CLOSED: EXIT.storage,
-  STORAGE: EXIT.storage,
-  OVERLOADED: EXIT.storage,
-  UNAVAILABLE: EXIT.storage,
-  TIMED_OUT: EXIT.storage,
-  TOO_LARGE: EXIT.input,
-  WRONG_CLOCK: EXIT.input,
-  INBOX_FULL: EXIT.storage,
-  INTERNAL: EXIT.unexpected,
-};
+const EXIT_OF: ReadonlyMap<HersError['code'], Exit> = new Map(
+  Object.entries(CODES).flatMap(([name, codes]) => codes.map((code) => [code, EXIT[name as keyof typeof CODES]])),
+);
 
 /** What the messages of the SDK cannot say, because they do not know the command line. */
 const NEXT: Partial<Record<HersError['code'], string>> = {
@@ -104,6 +71,15 @@ export class CommandError extends Error {
     this.code = code;
   }
 }
+
+const refusal =
+  (exit: Exit) =>
+  (message: string, next?: string, code?: string): CommandError =>
+    new CommandError(exit, message, next, code);
+
+export const usageError = refusal(EXIT.usage);
+export const inputError = refusal(EXIT.input);
+export const absentError = refusal(EXIT.absent);
 
 function nameOf(exit: Exit): string {
   return Object.entries(EXIT)
@@ -160,11 +136,7 @@ export interface Ending {
 export function endingOf(error: unknown): Ending {
   if (error instanceof CommandError) {
     const { exit, code, message, next, place } = error;
-    return {
-      ...{ exit, code, message: inCommandWords(message) },
-      ...(next === undefined ? {} : { next }),
-      ...(place.length > 0 ? { place } : {}),
-    };
+    return { exit, code, message: inCommandWords(message), ...(next === undefined ? {} : { next }), place };
   }
   if (error instanceof Interrupted) return { exit: error.exit, code: 'INTERRUPTED', message: error.message };
   if (error instanceof HersError) {
@@ -175,59 +147,55 @@ export function endingOf(error: unknown): Ending {
       return { exit: EXIT.key, code, message: error.message.replace(/;.*$/s, ''), next: certificate };
     const message = inCommandWords(error.message);
     const next = nextStep(error);
-    return { exit: EXIT_OF[code] ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
+    return { exit: EXIT_OF.get(code) ?? EXIT.unexpected, code, message, ...(next === undefined ? {} : { next }) };
   }
   if (error instanceof CompressError && error.code !== 'FAILED') {
     const { code, message } = error;
     if (code === 'NO_RUNTIME') return { exit: EXIT.absent, code, message };
     return { exit: code === 'INVALID_ARGUMENT' ? EXIT.usage : EXIT.input, code, message };
   }
-  return fileEnding(error) ?? unexpected(error);
+  return (
+    fileEnding(error) ?? {
+      exit: EXIT.unexpected,
+      code: 'UNEXPECTED',
+      message: `something unexpected happened: ${messageOf(error)}`,
+      next: 'run it again with --verbose, and report what that prints',
+    }
+  );
+}
+
+/** What Node says of a file, in our words. */
+const FILES: Readonly<
+  Record<string, (path: string | undefined) => readonly [exit: Exit, message: string, next: string]>
+> = {
+  ENOENT: (path) => [EXIT.absent, `there is no ${path ?? 'such file'}`, 'check the path'],
+  EISDIR: (path = 'the file') => [EXIT.usage, `${path} is a folder`, 'name a file'],
+  ENOTDIR: (path = 'the file') => [EXIT.usage, `${path} is not a file`, 'name a file'],
+  EEXIST: (path = 'the file') => [EXIT.absent, `${path} exists already`, 'choose another name'],
+  EACCES: untouchable,
+  EPERM: untouchable,
+  EROFS: untouchable,
+  ENOSPC: full,
+  EDQUOT: full,
+};
+
+function untouchable(path = 'the file'): readonly [Exit, string, string] {
+  return [EXIT.storage, `${path} cannot be read or written`, 'check its permissions and owner'];
+}
+
+function full(): readonly [Exit, string, string] {
+  return [EXIT.storage, 'the disk is full', 'make room, then run the command again'];
 }
 
 function fileEnding(error: unknown): Ending | undefined {
-  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
-  const { code } = error;
-  const path = 'path' in error && typeof error.path === 'string' ? error.path : undefined;
-  const name = path ?? 'the file';
-  switch (code) {
-    case 'ENOENT':
-      return { exit: EXIT.absent, code, message: `there is no ${path ?? 'such file'}`, next: 'check the path' };
-    case 'EISDIR':
-      return { exit: EXIT.usage, code, message: `${name} is a folder`, next: 'name a file' };
-    case 'ENOTDIR':
-      return { exit: EXIT.usage, code, message: `${name} is not a file`, next: 'name a file' };
-    case 'EEXIST':
-      return { exit: EXIT.absent, code, message: `${name} exists already`, next: 'choose another name' };
-    case 'EACCES':
-    case 'EPERM':
-    case 'EROFS':
-      return {
-        exit: EXIT.storage,
-        code,
-        message: `${name} cannot be read or written`,
-        next: 'check its permissions and owner',
-      };
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return { exit: EXIT.storage, code, message: 'the disk is full', next: 'make room, then run the command again' };
-    default:
-      return undefined;
-  }
+  const { code, path } = error as NodeJS.ErrnoException;
+  if (!(error instanceof Error) || code === undefined || !Object.hasOwn(FILES, code)) return undefined;
+  const [exit, message, next] = FILES[code]!(path);
+  return { exit, code, message, next };
 }
 
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-function unexpected(error: unknown): Ending {
-  const message = messageOf(error);
-  return {
-    exit: EXIT.unexpected,
-    code: 'UNEXPECTED',
-    message: `something unexpected happened: ${message}`,
-    next: 'run it again with --verbose, and report what that prints',
-  };
 }
 
 /** `message; next.` — one sentence, whatever its parts end with. */

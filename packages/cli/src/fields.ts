@@ -9,7 +9,7 @@ import {
   HersError,
   parseFilter,
 } from '@hers/client';
-import { CommandError, EXIT } from './exit.ts';
+import { usageError } from './exit.ts';
 import { counted } from './output.ts';
 
 /** Between the keywords of a list, in a cell. */
@@ -26,13 +26,12 @@ export function fieldsIn(text: string, before: Fields = {}): Fields {
   for (const part of namesIn(text)) {
     const [name, type, ...more] = part.split(':');
     if (!name || !type || more.length > 0)
-      throw new CommandError(
-        EXIT.usage,
+      throw usageError(
         `a field is a name and a type, such as country:keyword, and not ${JSON.stringify(part)}`,
         'the types are keyword, number, date, boolean and keyword[]',
       );
     if (Object.hasOwn(fields, name))
-      throw new CommandError(EXIT.usage, `the field ${JSON.stringify(name)} is given twice`, 'leave one of them out');
+      throw usageError(`the field ${JSON.stringify(name)} is given twice`, 'leave one of them out');
     Object.assign(fields, checkFields({ [name]: type }));
   }
   return fields;
@@ -85,7 +84,7 @@ export async function filterIn(
     if (!(error instanceof HersError)) throw error;
     // A sentence, and the place in lines of their own.
     const [message = '', ...place] = error.message.split('\n');
-    throw Object.assign(new CommandError(EXIT.usage, message, undefined, error.code), { place });
+    throw Object.assign(usageError(message, undefined, error.code), { place });
   }
 }
 
@@ -93,10 +92,6 @@ function jsonFilter(text: string): Filter {
   try {
     return JSON.parse(text);
   } catch {
-    throw new CommandError(
-      EXIT.usage,
-      '--filter begins with a brace, and is not JSON',
-      "write it as 'country = NL', or correct it",
-    );
+    throw usageError('--filter begins with a brace, and is not JSON', "write it as 'country = NL', or correct it");
   }
 }

@@ -11,6 +11,7 @@ import type { FolderStore, Scrubbed } from '@hers/store';
 import type { Context } from './context.ts';
 import { CommandError, certificateAdvice, EXIT, endingOf, messageOf } from './exit.ts';
 import { addressOf, isServer, openFolder, openServer, openVersions } from './gallery.ts';
+import { inParts } from './input/lines.ts';
 import { cryptography, disk, type Finding, memory, note, ok, problem, processor, versions } from './machine-checks.ts';
 import { counted, size } from './output.ts';
 
@@ -48,7 +49,6 @@ export async function key({ settings }: Context): Promise<Finding> {
     : note('key', `${path}, not sealed`, 'whoever can read it can read the gallery: hers keys passphrase seals it');
 }
 
-/** Everything about the folder; the key is used where it can be opened without a question. */
 const COPIED =
   'start the node: it copies damaged shards from other nodes; if it does not start, start it with an empty folder';
 
@@ -58,33 +58,25 @@ async function nodeFolder(files: FolderStore): Promise<Finding> {
   try {
     const { nodes, collections, shards, leftover } = await folderStatus(files);
     const known = `a node of a cluster of ${counted(nodes.length, 'node')} (${nodes.join(', ')}): ${counted(shards, 'shard')} of ${counted(collections, 'collection')}`;
-    return leftover === 0
-      ? ok('node', known)
-      : note(
-          'node',
-          `${known}; ${leftover} belong to no collection`,
-          'the node removes them an hour after it was started',
-        );
+    if (leftover === 0) return ok('node', known);
+    const found = `${known}; ${leftover} belong to no collection`;
+    return note('node', found, 'the node removes them an hour after it was started');
   } catch (error) {
-    if (!(error instanceof HersError)) throw error;
-    return error.code === 'NOT_FOUND'
-      ? note('node', 'a node that has joined no cluster yet', 'start it with hers serve --cluster')
-      : problem('node', error.message, adviceFor(error));
+    if (!(error instanceof HersError && error.code === 'NOT_FOUND')) return problemOf('node', error);
+    return note('node', 'a node that has joined no cluster yet', 'start it with hers serve --cluster');
   }
 }
 
+/** Everything about the folder; the key is used where it can be opened without a question. */
 export async function gallery(context: Context, scrub: boolean): Promise<{ findings: Finding[]; bytes: number }> {
   const { settings, out, keys } = context;
   const folder = settings.value('gallery');
   const remote = isServer(folder);
-  if (!remote && !existsSync(folder)) {
-    const finding = problem(
-      'gallery',
-      `there is no gallery at ${folder}`,
-      'hers init makes one, --gallery names another',
+  const alone = (finding: Finding) => ({ findings: [finding], bytes: 0 });
+  if (!remote && !existsSync(folder))
+    return alone(
+      problem('gallery', `there is no gallery at ${folder}`, 'hers init makes one, --gallery names another'),
     );
-    return { findings: [finding], bytes: 0 };
-  }
   const troubles: Finding[] = [];
   const onBackgroundError = (error: unknown) =>
     troubles.push(
@@ -97,21 +89,18 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
       ? await openServer(context)
       : (files = await openFolder(settings, out, { read: true, onBackgroundError }));
   } catch (error) {
-    if (!(error instanceof HersError)) throw error;
-    const finding =
-      error.code === 'NOT_FOUND'
-        ? note('gallery', error.message, 'hers collections create makes one')
-        : problem('gallery', error.message, adviceFor(error));
-    return { findings: [finding], bytes: 0 };
+    const isAbsent = error instanceof HersError && error.code === 'NOT_FOUND';
+    return alone(
+      isAbsent ? note('gallery', error.message, 'hers collections create makes one') : problemOf('gallery', error),
+    );
   }
   let database: Database | undefined;
   try {
-    const infos = await store.listCollections();
-    const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
+    const { infos, bytes, found } = await collectionsIn(store);
     const open = remote ? 0 : (await stat(folder)).mode & 0o077;
     const findings = [
       open === 0
-        ? ok('gallery', `${folder}, ${counted(infos.length, 'collection')}, ${size(bytes)}`)
+        ? ok('gallery', `${folder}, ${found}`)
         : note(
             'gallery',
             `${folder} can be looked into by other users`,
@@ -145,14 +134,13 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
       const gallery = await addressOf(folder);
       database = seed && new Database(store, { key: seed, versions: versions!, gallery });
     }
-    const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-    for (const info of sorted) findings.push(...(await checkCollection(database, info)));
+    for (const info of infos) findings.push(...(await checkCollection(database, info)));
     if (files && !scrub) findings.push(...lengths(files));
     if (scrub) {
       if (files) findings.push(...(await scrubbed(context, files, bytes)));
       else
         findings.push(note('scrub', 'the files of a server cannot be read from here', 'run hers doctor --scrub there'));
-      for (const { name } of sorted) findings.push(...(await unsealed(context, database, name)));
+      for (const { name } of infos) findings.push(...(await unsealed(context, database, name)));
     }
     return { findings, bytes };
   } finally {
@@ -160,33 +148,29 @@ export async function gallery(context: Context, scrub: boolean): Promise<{ findi
   }
 }
 
-function damaged(store: FolderStore): Finding[] {
-  return store
-    .damagedCollections()
-    .map(({ name, damage }) => problem(`collection ${name}`, damage.message, adviceFor(damage)));
-}
+const damaged = (store: FolderStore): Finding[] =>
+  store.damagedCollections().map(({ name, damage }) => problemOf(`collection ${name}`, damage));
 
 /** What a server says of the folder that it serves, which it has open already, without a key. */
 async function servedFolder(store: FolderStore): Promise<{ findings: Finding[]; bytes: number }> {
-  const infos = await store.listCollections();
+  const { infos, bytes, found } = await collectionsIn(store);
+  const collections = await Promise.all(infos.map((info) => checkCollection(undefined, info)));
+  const findings = [...setAside(store), ...damaged(store), ...collections.flat(), ...lengths(store)];
+  return { findings: [ok('gallery', found), ...findings], bytes };
+}
+
+/** The collections by name, how large they are together, and that in words. */
+async function collectionsIn(store: Service): Promise<{ infos: CollectionInfo[]; bytes: number; found: string }> {
+  const infos = (await store.listCollections()).toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const bytes = infos.reduce((sum, info) => sum + info.bytes, 0);
-  const sorted = infos.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  const collections = await Promise.all(sorted.map((info) => checkCollection(undefined, info)));
-  const found = ok('gallery', `${counted(infos.length, 'collection')}, ${size(bytes)}`);
-  return { findings: [found, ...setAside(store), ...damaged(store), ...collections.flat(), ...lengths(store)], bytes };
+  return { infos, bytes, found: `${counted(infos.length, 'collection')}, ${size(bytes)}` };
 }
 
 function writer(store: FolderStore): Finding[] {
   const who = store.writer();
-  return who === undefined
-    ? []
-    : [
-        note(
-          'writer',
-          `written by ${who}`,
-          'reading goes on beside it; whatever else would write has to wait for it, or goes through it where it is hers serve: --gallery http://127.0.0.1:7443',
-        ),
-      ];
+  const advice =
+    'reading goes on beside it; whatever else would write has to wait for it, or goes through it where it is hers serve: --gallery http://127.0.0.1:7443';
+  return who === undefined ? [] : [note('writer', `written by ${who}`, advice)];
 }
 
 /** What a look into the folders shows; a scrub shows that too. */
@@ -197,9 +181,7 @@ function lengths(store: FolderStore): Finding[] {
   } catch (error) {
     return [problemOf('files', error)];
   }
-  const wrong = files.flatMap(({ file, damage }) =>
-    damage ? [problem(`file ${file}`, damage.message, adviceFor(damage))] : [],
-  );
+  const wrong = files.flatMap(({ file, damage }) => (damage ? [problemOf(`file ${file}`, damage)] : []));
   if (wrong.length > 0) return wrong;
   const found = `${counted(files.length, 'file')}, there and as long as the catalogue says; --scrub reads them`;
   return files.length === 0 ? [] : [ok('files', found)];
@@ -240,20 +222,14 @@ async function openQuietly(keys: Context['keys'], report: (finding: Finding) => 
 
 async function checkCollection(database: Database | undefined, info: CollectionInfo): Promise<Finding[]> {
   const check = `collection ${info.name}`;
-  if (!database) return [ok(check, `${counted(info.blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`)];
+  const rest = `${size(info.bytes)}, version ${info.version}`;
+  if (!database) return [ok(check, `${counted(info.blocks, 'block')}, ${rest}`)];
   try {
     const { records, blocks, plan } = await database.describe(info.name);
-    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(info.bytes)}, version ${info.version}`;
+    const found = `${counted(records, 'record')} in ${counted(blocks, 'block')}, ${rest}`;
     const hasPending = records > blocks * plan.capacity;
-    return [
-      hasPending
-        ? note(
-            check,
-            `${found}; some are pending`,
-            `hers optimize --collection ${info.name} encrypts them for the scan`,
-          )
-        : ok(check, found),
-    ];
+    const advice = `hers optimize --collection ${info.name} encrypts them for the scan`;
+    return [hasPending ? note(check, `${found}; some are pending`, advice) : ok(check, found)];
   } catch (error) {
     return [problemOf(check, error)];
   }
@@ -264,10 +240,7 @@ function problemOf(check: string, error: unknown): Finding {
   return problem(check, error.message, adviceFor(error));
 }
 
-/**
- * Every byte of every file, without the key: the store compares it with the checksums that were
- * written with it.
- */
+/** Reads every byte without the key: the store compares it with the checksums beside it. */
 async function scrubbed(context: Context, store: FolderStore, bytes: number): Promise<Finding[]> {
   using progress = context.progress({ label: 'Scrubbing', total: bytes, unit: 'bytes' });
   const { signal } = context;
@@ -277,15 +250,13 @@ async function scrubbed(context: Context, store: FolderStore, bytes: number): Pr
   for await (const { file, bytes: each, damage } of store.scrub({ signal, onProgress })) {
     files++;
     read += each;
-    if (damage) findings.push(problem(`scrub ${file}`, damage.message, adviceFor(damage)));
+    if (damage) findings.push(problemOf(`scrub ${file}`, damage));
   }
   const whole = ok('scrub', `${counted(files, 'file')}, ${size(read)}: every byte is as it was written`);
   return findings.length > 0 ? findings : [whole];
 }
 
-/**
- * With the key, every seal is opened: that shows what no checksum can, that nobody else wrote it.
- */
+/** Opens every seal with the key: that shows what no checksum can, that nobody else wrote it. */
 async function unsealed(context: Context, database: Database | undefined, name: string): Promise<Finding[]> {
   const check = `seals ${name}`;
   try {
@@ -306,47 +277,37 @@ async function openAll(context: Context, collection: Collection): Promise<number
     unit: 'records',
   });
   let opened = 0;
-  let part: string[] = [];
-  const open = async () => {
+  for await (const part of inParts(collection.list(), TOGETHER)) {
     context.signal.throwIfAborted();
-    opened += (await collection.get(part)).length;
-    part = [];
-    progress.update(opened);
-  };
-  for await (const id of collection.list()) if (part.push(id) === TOGETHER) await open();
-  if (part.length > 0) await open();
+    progress.update((opened += (await collection.get(part)).length));
+  }
   return opened;
 }
 
 function adviceFor(error: HersError): string {
   const certificate = certificateAdvice(error);
   if (certificate !== undefined) return certificate;
-  switch (error.code) {
-    case 'INVALID_ARGUMENT':
-      return 'check --gallery and --token-file';
-    case 'LOCKED':
-      return 'another process writes to it: end that, then run this again';
-    case 'WRONG_KEY':
-      return 'it was made with another key: name that with --key';
-    case 'DAMAGED':
-      return 'hers doctor --repair brings back what can be; or bring the gallery back from a copy, or the collection from a snapshot with hers restore';
-    case 'INTEGRITY':
-      return 'it is not what this key has written last: if you put back an older copy yourself, hers collections accept goes on with it; else do not use it, and compare it with a snapshot you trust';
-    case 'UNSUPPORTED_VERSION':
-      return 'use the version that wrote it, or make it again from its source';
-    case 'UNAVAILABLE':
-    case 'OVERLOADED':
-    case 'TIMED_OUT':
-      return 'check the address, and that the server runs; then run this again';
-    case 'UNAUTHENTICATED':
-    case 'FORBIDDEN':
-      return 'set HERS_TOKEN or --token-file to a token that allows it';
-    case 'STORAGE':
-      return 'check the disk, its room and the permissions of the folder';
-    default:
-      return 'run it again with --verbose, and report what that prints';
-  }
+  return ADVICE[error.code] ?? 'run it again with --verbose, and report what that prints';
 }
+
+const UNREACHED = 'check the address, and that the server runs; then run this again';
+const UNALLOWED = 'set HERS_TOKEN or --token-file to a token that allows it';
+const ADVICE: Partial<Record<HersError['code'], string>> = {
+  INVALID_ARGUMENT: 'check --gallery and --token-file',
+  LOCKED: 'another process writes to it: end that, then run this again',
+  WRONG_KEY: 'it was made with another key: name that with --key',
+  DAMAGED:
+    'hers doctor --repair brings back what can be; or bring the gallery back from a copy, or the collection from a snapshot with hers restore',
+  INTEGRITY:
+    'it is not what this key has written last: if you put back an older copy yourself, hers collections accept goes on with it; else do not use it, and compare it with a snapshot you trust',
+  UNSUPPORTED_VERSION: 'use the version that wrote it, or make it again from its source',
+  UNAVAILABLE: UNREACHED,
+  OVERLOADED: UNREACHED,
+  TIMED_OUT: UNREACHED,
+  UNAUTHENTICATED: UNALLOWED,
+  FORBIDDEN: UNALLOWED,
+  STORAGE: 'check the disk, its room and the permissions of the folder',
+};
 
 export async function examine(path: string, folder: FolderStore): Promise<readonly ServerFinding[]> {
   const { findings, bytes } = await servedFolder(folder);

@@ -7,24 +7,18 @@
 
 import { existsSync } from 'node:fs';
 import { realpath } from 'node:fs/promises';
-import {
-  type Collection,
-  Database,
-  galleryOf,
-  HersError,
-  HttpService,
-  type ListCache,
-  openListCache,
-} from '@hers/client';
+import { type Collection, Database, galleryOf, HersError, HttpService, openListCache } from '@hers/client';
 import type { VersionFile } from '@hers/client/versions';
 import type { Kernel, KernelChoice } from '@hers/scan';
 import { Grouped, groupsOf, type Service, withMethods } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
-import { CommandError, EXIT, messageOf } from './exit.ts';
+import { given } from './command.ts';
+import type { Context } from './context.ts';
+import { absentError, CommandError, EXIT, messageOf, usageError } from './exit.ts';
 import { namesIn } from './fields.ts';
-import { type Keys, versionsOf } from './keys.ts';
+import { versionsOf } from './keys.ts';
 import type { Output } from './output.ts';
-import type { SecretSource, Secrets } from './secrets.ts';
+import { secretOf } from './secrets.ts';
 import { isServer, type Settings } from './settings.ts';
 
 export { isServer };
@@ -32,7 +26,7 @@ export { isServer };
 export interface Gallery {
   readonly database: Database;
   readonly service: Service;
-  /** The collection that the settings name, or the only one there is. */
+  /** The collection that the options or the settings name, or the only one there is. */
   collection(): Promise<Collection>;
 }
 
@@ -41,6 +35,8 @@ export interface GalleryOptions {
   readonly read?: boolean;
   /** Make the folder where there is none. */
   readonly create?: boolean;
+  /** The collection that is meant, where an argument names it. */
+  readonly collection?: string | undefined;
   /** Hears what is wrong with the folder as a whole; a note by default. */
   readonly onBackgroundError?: (error: unknown) => void;
   /** Hears which kernel scans, once there is one. */
@@ -62,8 +58,7 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
   } = options;
   const folder = settings.value('gallery');
   if (!create && !existsSync(folder))
-    throw new CommandError(
-      EXIT.absent,
+    throw absentError(
       `there is no gallery at ${folder}`,
       '`hers init` makes one, or `hers collections create` where there is a configuration; --gallery names another',
     );
@@ -86,79 +81,67 @@ export async function openFolder(settings: Settings, out: Output, options: Galle
   return store;
 }
 
-/** What opening needs to know. */
-export interface Opening {
-  readonly settings: Settings;
-  readonly keys: Keys;
-  readonly secrets: Secrets;
-  readonly out: Output;
-  readonly signal: AbortSignal;
-}
-
-/** Where the token for a server comes from. */
-export function tokenSource(settings: Settings): SecretSource {
-  const setting = settings.get('tokenFile');
-  const fromFlag = setting?.origin === '--token-file';
-  return {
-    flag: fromFlag ? setting.value : undefined,
-    file: fromFlag ? undefined : setting?.value,
+/** Connects with the token that was given. Asks for one where the server wants one and none was. */
+export async function withToken<T>(
+  { settings, secrets }: Context,
+  connect: (token: string | undefined) => Promise<T>,
+): Promise<T> {
+  const source = secretOf(settings, 'tokenFile', {
     variable: 'HERS_TOKEN',
     name: 'token',
     remedy: 'set HERS_TOKEN, or name a file with --token-file',
-  };
+  });
+  const token = await secrets.given(source);
+  return connect(token).catch(async (error) => {
+    if (token !== undefined || !(error instanceof HersError && error.code === 'UNAUTHENTICATED')) throw error;
+    return connect(await secrets.existing(source));
+  });
 }
 
-/** The server that the settings name. A token is asked for when it wants one and none was given. */
-export async function openServer({ settings, secrets, out, signal }: Omit<Opening, 'keys'>): Promise<HttpService> {
+/** The server that the settings name. */
+export function openServer(context: Context): Promise<HttpService> {
+  const { settings, out, signal } = context;
   const where = settings.value('gallery');
-  const source = tokenSource(settings);
-  const connect = async (token: string | undefined) => {
+  return withToken(context, async (token) => {
     const service = new HttpService(serversIn(where), {
-      ...(token === undefined ? {} : { token }),
+      ...given({ token }),
       onRetry: ({ operation, attempt, delayMs, message }) =>
         out.note(`${operation}: ${message}; attempt ${attempt + 1} in ${(delayMs / 1000).toFixed(1)} s.`),
     });
     const { version } = await service.hello({ signal });
     out.detail(`${where} is hers ${version}`);
     return service;
-  };
-  const given = await secrets.given(source);
-  try {
-    return await connect(given);
-  } catch (error) {
-    const wanted = error instanceof HersError && error.code === 'UNAUTHENTICATED';
-    if (!wanted || given !== undefined) throw error;
-    return connect(await secrets.existing(source));
-  }
+  });
 }
 
 /** Opens the gallery with the key, runs `use`, and closes it whatever happens. */
 export async function withGallery<T>(
-  { settings, keys, secrets, out, signal }: Opening,
+  context: Context,
   options: GalleryOptions,
   use: (gallery: Gallery) => Promise<T>,
 ): Promise<T> {
+  const { settings, keys, out } = context;
   const versions = await openVersions(settings);
   using key = await keys.open();
   const store: Service = isServer(settings.value('gallery'))
-    ? await openServer({ settings, secrets, out, signal })
+    ? await openServer(context)
     : await openFolder(settings, out, options);
   const service = options.onResponse ? watched(store, options.onResponse) : store;
   const { threads } = settings;
   const gallery = await addressOf(settings.value('gallery'));
-  const cache = await listCacheOf(settings);
+  // Beside what was seen; none for a folder, which is read as fast without one.
+  const isKept = isServer(settings.value('gallery')) && settings.value('listCache') === 'on';
+  const cache = isKept ? await openListCache(`${settings.value('key')}.lists`) : undefined;
   const only = settings.value('onlyPartitions');
   const database = new Database(service, {
     key,
     versions,
     gallery,
-    ...(cache ? { cache } : {}),
-    ...(only === undefined ? {} : { partitions: namesIn(only) }),
-    ...(threads === undefined ? {} : { threads }),
+    ...given({ cache, threads, partitions: only === undefined ? undefined : namesIn(only) }),
   });
   try {
     const collection = async () => {
-      const name = settings.value('collection') ?? (await onlyCollection(service));
+      const name = options.collection ?? settings.value('collection') ?? (await onlyCollection(service));
       return database.collection(name);
     };
     return await use({ database, service, collection });
@@ -176,12 +159,6 @@ const serversIn = (where: string) => (where.includes(',') ? where.split(',').map
  */
 export async function addressOf(where: string): Promise<string> {
   return isServer(where) ? galleryOf(serversIn(where)) : `file:${await realpath(where)}`;
-}
-
-/** Beside what was seen; none for a folder, which is read as fast without one. */
-async function listCacheOf(settings: Settings): Promise<ListCache | undefined> {
-  const isKept = isServer(settings.value('gallery')) && settings.value('listCache') === 'on';
-  return isKept ? openListCache(`${settings.value('key')}.lists`) : undefined;
 }
 
 /** What was seen so far. A file that cannot be read must not pass for one that has seen nothing. */
@@ -204,14 +181,13 @@ async function onlyCollection(service: Service): Promise<string> {
   const names = (await service.listCollections()).map(({ name }) => name).sort();
   const [first, second] = names;
   if (first === undefined)
-    throw new CommandError(
-      EXIT.absent,
+    throw absentError(
       'there is no collection in this gallery yet',
       'make one: `hers collections create <name> --dimension <number>`',
     );
   if (second === undefined) return first;
   const shown = names.length > 8 ? `${names.slice(0, 8).join(', ')}, …` : names.join(', ');
-  throw new CommandError(EXIT.usage, `there are several collections (${shown})`, 'say which with --collection');
+  throw usageError(`there are several collections (${shown})`, 'say which with --collection');
 }
 
 /** A service that tells of every response as it passes. */
@@ -235,8 +211,7 @@ async function registerGpu(settings: Settings): Promise<void> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error;
     if (settings.value('kernel') === 'cuda')
-      throw new CommandError(
-        EXIT.absent,
+      throw absentError(
         'the kernel cuda needs @hers/cuda, which is not part of this installation',
         'run it in a clone of the repository, or choose another kernel',
       );

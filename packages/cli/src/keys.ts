@@ -4,12 +4,10 @@ import { readFile, stat } from 'node:fs/promises';
 import { HersError, isSealed, MasterSeed, openKey, sealKey, unsealedKey } from '@hers/client';
 import { VersionFile } from '@hers/client/versions';
 import { isFileThere } from '@hers/service/target';
-import type { Environment } from './context.ts';
-import { CommandError, EXIT } from './exit.ts';
-import type { Output } from './output.ts';
+import type { Context } from './context.ts';
+import { absentError, CommandError, EXIT } from './exit.ts';
 import { writePrivately } from './private-file.ts';
-import { isGiven, type SecretSource, type Secrets } from './secrets.ts';
-import type { Settings } from './settings.ts';
+import { isGiven, type SecretSource, secretOf } from './secrets.ts';
 
 const REMEDY = 'set HERS_PASSPHRASE, or name a file with --passphrase-file';
 
@@ -19,46 +17,29 @@ export function versionsOf(key: string): VersionFile {
 }
 
 export class Keys {
-  readonly #environment: Environment;
-  readonly #settings: Settings;
-  readonly #secrets: Secrets;
-  readonly #out: Output;
+  readonly #context: Context;
   #warned = false;
 
-  constructor(environment: Environment, settings: Settings, secrets: Secrets, out: Output) {
-    this.#environment = environment;
-    this.#settings = settings;
-    this.#secrets = secrets;
-    this.#out = out;
+  constructor(context: Context) {
+    this.#context = context;
   }
 
   get #passphrase(): SecretSource {
-    const setting = this.#settings.get('passphraseFile');
-    const fromFlag = setting?.origin === '--passphrase-file';
-    return {
-      flag: fromFlag ? setting.value : undefined,
-      file: fromFlag ? undefined : setting?.value,
-      variable: 'HERS_PASSPHRASE',
-      name: 'passphrase',
-      remedy: REMEDY,
-    };
+    const { settings } = this.#context;
+    return secretOf(settings, 'passphraseFile', { variable: 'HERS_PASSPHRASE', name: 'passphrase', remedy: REMEDY });
   }
 
   /** The text of the key file. */
-  async read(path: string = this.#settings.value('key')): Promise<string> {
+  async read(path: string = this.#context.settings.value('key')): Promise<string> {
     let text: string;
     try {
       text = await readFile(path, 'utf8');
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw Object.assign(error as Error, { path });
-      throw new CommandError(
-        EXIT.absent,
-        `there is no key file ${path}`,
-        '`hers init` makes one, and --key names another',
-      );
+      throw absentError(`there is no key file ${path}`, '`hers init` makes one, and --key names another');
     }
     const { mode } = await stat(path);
-    if ((mode & 0o077) !== 0 && !this.#warned) this.#out.note(`${path} can be read by others: chmod 600 it.`);
+    if ((mode & 0o077) !== 0 && !this.#warned) this.#context.out.note(`${path} can be read by others: chmod 600 it.`);
     this.#warned = true;
     return text;
   }
@@ -66,7 +47,7 @@ export class Keys {
   /** The key, after asking for its passphrase where it is sealed. The caller wipes it. */
   async open(): Promise<MasterSeed> {
     const text = await this.read();
-    const passphrase = this.#isSealed(text) ? await this.#secrets.existing(this.#passphrase) : undefined;
+    const passphrase = this.#isSealed(text) ? await this.#context.secrets.existing(this.#passphrase) : undefined;
     return openKey(text, passphrase).catch((error) => Promise.reject(this.#refused(error)));
   }
 
@@ -88,12 +69,12 @@ export class Keys {
     if (!(error instanceof HersError && ['MALFORMED', 'UNSUPPORTED_VERSION'].includes(error.code))) return error;
     const { message, code } = error;
     const next = 'name another key file with --key, or bring back a copy of this one';
-    return new CommandError(EXIT.key, `${this.#settings.value('key')}: ${message}`, next, code);
+    return new CommandError(EXIT.key, `${this.#context.settings.value('key')}: ${message}`, next, code);
   }
 
   /** Whether `open` would have to ask somebody. */
   async mustAsk(): Promise<boolean> {
-    return (await this.isSealed()) && !isGiven(this.#environment, this.#passphrase);
+    return (await this.isSealed()) && !isGiven(this.#context.environment, this.#passphrase);
   }
 
   /** A new key file. Never over another: that would make its galleries unreadable. */
@@ -106,7 +87,7 @@ export class Keys {
   /** What a new key file holds. */
   async make({ unsealed }: { readonly unsealed: boolean }): Promise<string> {
     using seed = MasterSeed.generate();
-    return unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#secrets.chosen(this.#passphrase));
+    return unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#context.secrets.chosen(this.#passphrase));
   }
 
   /** The same key behind another passphrase, or behind none. */
@@ -121,7 +102,7 @@ export class Keys {
       ? unsealedKey(seed)
       : await sealKey(
           seed,
-          await this.#secrets.chosen({
+          await this.#context.secrets.chosen({
             ...source,
             variable: 'HERS_NEW_PASSPHRASE',
             name: 'new passphrase',
@@ -132,10 +113,7 @@ export class Keys {
   }
 }
 
-/**
- * A name for a key that says nothing about it: to tell keys apart, and to see that a copy is the
- * same.
- */
+/** A name for a key that says nothing about it: to tell keys apart, and copies to be the same. */
 export function fingerprint(seed: MasterSeed): string {
   const bytes = seed.deriveKey('fingerprint', new Uint8Array(0), 8);
   return Buffer.from(bytes)

@@ -1,5 +1,6 @@
 // What `hers doctor` says about the machine: versions, processor, kernel, memory, disk.
 
+import { once } from 'node:events';
 import { open, statfs, unlink } from 'node:fs/promises';
 import { availableParallelism, freemem, totalmem } from 'node:os';
 import { join } from 'node:path';
@@ -74,10 +75,7 @@ export async function memory(galleryBytes: number): Promise<Finding> {
 const SYNCED_BYTES = 2 ** 20;
 const SLOW_SYNC_MS = 30;
 
-/**
- * Room, and how long it takes until something is really on disk: every acknowledged write waits for
- * that.
- */
+/** Room, and the time until something is really on disk: acknowledged writes wait for that. */
 export async function disk(folder: string, galleryBytes: number): Promise<Finding> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
@@ -136,18 +134,11 @@ export interface Finding {
 }
 
 export const ok = (check: string, found: string): Finding => ({ check, level: 'ok', found });
-export const note = (check: string, found: string, advice: string): Finding => ({
-  check,
-  level: 'note',
-  found,
-  advice,
-});
-export const problem = (check: string, found: string, advice: string): Finding => ({
-  check,
-  level: 'problem',
-  found,
-  advice,
-});
+const advised =
+  (level: Level) =>
+  (check: string, found: string, advice: string): Finding => ({ check, level, found, advice });
+export const note = advised('note');
+export const problem = advised('problem');
 
 /** Beyond any cache. */
 const BYTES_EACH = 2 ** 26;
@@ -164,18 +155,11 @@ async function memoryBandwidth(threads: number = availableParallelism()): Promis
   );
   try {
     // All begin together, or the last would have the memory to itself.
-    await Promise.all(workers.map((worker) => answerOf(worker)));
-    const rates = workers.map((worker) => answerOf(worker));
+    await Promise.all(workers.map((worker) => once(worker, 'message')));
+    const rates = workers.map((worker) => once(worker, 'message'));
     for (const worker of workers) worker.postMessage('begin');
-    return (await Promise.all(rates)).reduce((sum, rate) => sum + rate, 0);
+    return (await Promise.all(rates)).reduce((sum, [rate]) => sum + rate, 0);
   } finally {
     await Promise.all(workers.map((worker) => worker.terminate()));
   }
-}
-
-function answerOf(worker: Worker): Promise<number> {
-  return new Promise((resolve, reject) => {
-    worker.once('message', resolve);
-    worker.once('error', reject);
-  });
 }

@@ -5,7 +5,7 @@ import type { Match, SearchResult } from '@hers/client';
 import type { Context } from './context.ts';
 import { cellOf } from './fields.ts';
 import type { Probe } from './input/probes.ts';
-import { type Column, count, counted, duration, type Output, score } from './output.ts';
+import { type Column, columns, count, counted, duration, type Output, score } from './output.ts';
 
 interface MatchColumns {
   readonly batch: boolean;
@@ -30,40 +30,29 @@ export function tellPending(out: Output, pending: number, records: number): void
 
 export class MatchPrinter {
   readonly #out: Output;
-  readonly #batch: boolean;
-  readonly #payload: boolean;
-  readonly #select: readonly string[];
+  readonly #shown: MatchColumns;
   readonly #columns: readonly Column[];
   #started = performance.now();
   #rows: string[][] = [];
-  #coverage: SearchResult['coverage'] | undefined;
-  #pending = 0;
+  #last: SearchResult | undefined;
 
-  constructor({ out }: Context, { batch, payload, select }: MatchColumns) {
+  constructor({ out }: Context, shown: MatchColumns) {
     this.#out = out;
-    this.#batch = batch;
-    this.#payload = payload;
-    this.#select = select;
-    this.#columns = [
-      ...(batch ? [{ title: 'probe' }] : []),
-      { title: 'id' },
-      { title: 'score', right: true },
-      ...select.map((title) => ({ title })),
-      ...(payload ? [{ title: 'payload' }] : []),
-    ];
+    this.#shown = shown;
+    this.#columns = columns(
+      ...(shown.batch ? ['probe'] : []),
+      ...['id', '>score', ...shown.select],
+      ...(shown.payload ? ['payload'] : []),
+    );
   }
 
-  /**
-   * The search begins: what came before it, somebody typing a passphrase perhaps, is not a part of
-   * its time.
-   */
+  /** What came before the search, somebody typing a passphrase perhaps, is not its time. */
   begin(): void {
     this.#started = performance.now();
   }
 
-  add({ label }: Probe, { matches, coverage, pending, fetched }: SearchResult): void {
-    this.#coverage = coverage;
-    this.#pending = pending;
+  add({ label }: Probe, result: SearchResult): void {
+    const { matches, coverage, pending, fetched } = (this.#last = result);
     if (this.#out.json) {
       this.#out.object({ probe: label, matches, coverage, pending, fetched });
       return;
@@ -77,22 +66,22 @@ export class MatchPrinter {
 
   #row(label: Probe['label'], { id, score: value, scoreOrigin, payload, fields = {} }: Match): string[] {
     return [
-      ...(this.#batch ? [String(label)] : []),
+      ...(this.#shown.batch ? [String(label)] : []),
       id,
       score(value, { noisy: scoreOrigin === 'noisy' }),
-      ...this.#select.map((name) => cellOf(Object.hasOwn(fields, name) ? fields[name] : undefined)),
-      ...(this.#payload ? [JSON.stringify(payload ?? null)] : []),
+      ...this.#shown.select.map((name) => cellOf(Object.hasOwn(fields, name) ? fields[name] : undefined)),
+      ...(this.#shown.payload ? [JSON.stringify(payload ?? null)] : []),
     ];
   }
 
   end(): void {
     if (this.#rows.length > 0) this.#out.table(this.#columns, this.#rows);
     else if (this.#out.terminal) this.#out.hint('No match.');
-    if (!this.#coverage) return;
-    const { searched, total } = this.#coverage;
+    if (!this.#last) return;
+    const { searched, total } = this.#last.coverage;
     this.#out.hint(
       `${count(searched)} of ${count(total)} records searched in ${duration(performance.now() - this.#started)}.`,
     );
-    tellPending(this.#out, this.#pending, searched);
+    tellPending(this.#out, this.#last.pending, searched);
   }
 }

@@ -94,6 +94,13 @@ export class Output {
     this.#write(`${JSON.stringify(value)}\n`);
   }
 
+  /** One result: an object for programs, and a line or facts for people. */
+  result(value: object, shown: string | Facts): void {
+    if (this.json) this.object(value);
+    else if (typeof shown === 'string') this.line(shown);
+    else this.#facts(shown);
+  }
+
   line(text: string): void {
     this.#write(`${printable(text)}\n`);
   }
@@ -123,7 +130,7 @@ export class Output {
     this.#write(`${trimmed(table.toString())}\n`);
   }
 
-  facts(facts: Facts): void {
+  #facts(facts: Facts): void {
     if (!this.terminal) {
       for (const fact of facts) this.#write(`${fact.map(printable).join('\t')}\n`);
       return;

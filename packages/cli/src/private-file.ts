@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isFileThere, renameOverFile } from '@hers/service/target';
-import { CommandError, EXIT } from './exit.ts';
+import { absentError, type CommandError } from './exit.ts';
 
 const OWNER_ONLY = 0o600;
 
@@ -62,7 +62,7 @@ async function nameOnce(temporary: string, path: string): Promise<void> {
 
 /** Says what to do about a file that is there already, where it may be replaced. */
 export const mayReplace = (path: string): CommandError =>
-  new CommandError(EXIT.absent, `${path} exists already`, 'choose another name, or add --replace');
+  absentError(`${path} exists already`, 'choose another name, or add --replace');
 
 /** As the system says it. */
 export function taken(path: string): Error {

@@ -23,7 +23,7 @@ import { addUpkeep } from './commands/upkeep.ts';
 import { addCompletion } from './completion.ts';
 import { Context, type Environment, type GlobalFlags } from './context.ts';
 import { EXIT, type Exit, endingOf, Interrupted } from './exit.ts';
-import { KERNELS, SETTINGS, SWITCH } from './settings.ts';
+import { settings } from './settings.ts';
 import { VERSION } from './version.ts';
 
 /** The command, with actions that run in the context that `context` gives when they are run. */
@@ -32,22 +32,15 @@ export function makeProgram(context: () => Context): HersCommand {
     .description('Encrypted 1:N similarity search: a gallery of embeddings that whoever keeps it cannot read.')
     .version(VERSION, '-V, --version', 'print the version')
     .helpOption('-h, --help', 'print what there is')
-    .helpCommand('help [command...]', 'print how a command is used')
-    .option('--gallery <place>', SETTINGS.gallery.description)
-    .option('--key <file>', SETTINGS.key.description)
-    .option('--passphrase-file <file>', SETTINGS.passphraseFile.description)
-    .option('--token-file <file>', SETTINGS.tokenFile.description)
-    .option('--tokens <file>', SETTINGS.tokens.description)
-    .option('-c, --collection <name>', SETTINGS.collection.description)
-    .option('--only-partitions <names>', SETTINGS.onlyPartitions.description)
-    .option('--threads <number>', SETTINGS.threads.description)
-    .addOption(new Option('--kernel <name>', SETTINGS.kernel.description).choices(KERNELS))
-    .option('--device-memory <bytes>', SETTINGS.deviceMemory.description)
-    .addOption(new Option('--list-cache <switch>', SETTINGS.listCache.description).choices(SWITCH))
+    .helpCommand('help [command...]', 'print how a command is used');
+  for (const [, { flags, description, choices }] of settings) {
+    const option = new Option(flags, description);
+    program.addOption(choices ? option.choices(choices) : option);
+  }
+  program
     .option('--config <file>', 'another hers.config.json')
     .option('--json', 'print JSON, one object a line, and errors as JSON too')
-    .option('--verbose', 'say more, above all about errors');
-  program
+    .option('--verbose', 'say more, above all about errors')
     .example('hers init', 'Make a key and an empty gallery')
     .example('hers collections create faces --dimension 128', 'Make a collection')
     .example('hers import vectors.npy --ids names.txt', 'Encrypt vectors into it')

@@ -12,10 +12,7 @@ const HIDE_CURSOR = '\x1b[?25l';
 const SHOW_CURSOR = '\x1b[?25h';
 /** Lines are at least so far apart, and so is the first from the beginning. */
 const LINE_MS = 10_000;
-/**
- * A line comes when this share more is done, or when there was none for so long: a log must not
- * fill.
- */
+/** A line comes for this share more, or when there was none for so long: a log must not fill. */
 const LINE_SHARE = 0.1;
 const SELDOM_MS = 600_000;
 const BAR_WIDTH = 24;
@@ -25,10 +22,7 @@ const DEFAULT_COLUMNS = 80;
 
 const percentOf = (share: number) => `${Math.floor(100 * share)} %`;
 
-/**
- * A line with a bar of what is left of the width; parts of it go, the less important first, until
- * there is room for one.
- */
+/** A line with a bar in the rest of the width. Parts go until it has room, the least first. */
 export function lineOf(
   columns: number,
   share: number,

@@ -8,8 +8,9 @@ import {
   type RepairReport,
   repairGallery,
 } from '@hers/client/repair';
+import { given } from './command.ts';
 import type { Context } from './context.ts';
-import { CommandError, EXIT, stoppedAt } from './exit.ts';
+import { EXIT, stoppedAt, usageError } from './exit.ts';
 import { isServer, openFolder, openVersions } from './gallery.ts';
 import { count, counted, duration, size } from './output.ts';
 import type { Progress } from './progress.ts';
@@ -22,17 +23,15 @@ export interface RepairFlags {
 export async function repair(context: Context, { into, unlisted = false }: RepairFlags): Promise<void> {
   const { settings, keys, out, signal } = context;
   const folder = settings.value('gallery');
-  if (isServer(folder))
-    throw new CommandError(EXIT.usage, 'the files of a server cannot be repaired from here', 'run this there');
+  if (isServer(folder)) throw usageError('the files of a server cannot be repaired from here', 'run this there');
   if (await isNodeFolder(context))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `${folder} is the folder of a node, which copies damaged shards from other nodes`,
       'start the node; if it does not start, start it with an empty folder',
     );
   const versions = await openVersions(settings);
   using key = await keys.open();
-  using bars = new Bars(context);
+  using bars = barsOf(context);
   const { threads } = settings;
   const started = performance.now();
   const report = await repairGallery({
@@ -41,9 +40,8 @@ export async function repair(context: Context, { into, unlisted = false }: Repai
     versions,
     unlisted,
     signal,
-    onProgress: (progress) => bars.show(progress),
-    ...(into === undefined ? {} : { into: context.path(into) }),
-    ...(threads === undefined ? {} : { threads }),
+    onProgress: bars.show,
+    ...given({ threads, into: into === undefined ? undefined : context.path(into) }),
   }).catch((error) => Promise.reject(stoppedAt(error, signal, 'the gallery is as it was, and nothing else is left')));
   bars.end();
   if (!report.complete) context.exit = EXIT.no;
@@ -64,33 +62,22 @@ async function isNodeFolder({ settings, out }: Context): Promise<boolean> {
 }
 
 /** One bar after the other. */
-class Bars {
-  readonly #context: Context;
-  #step: string | undefined;
-  #bar: Progress | undefined;
-
-  constructor(context: Context) {
-    this.#context = context;
-  }
-
-  show({ step, done, total, unit }: RepairProgress): void {
-    if (this.#step !== `${step} ${unit}`) {
-      this.end();
-      this.#step = `${step} ${unit}`;
-      this.#bar = this.#context.progress({ label: step, total, unit });
+function barsOf(context: Context) {
+  let shown: string | undefined;
+  let bar: Progress | undefined;
+  const end = () => {
+    bar?.end();
+    shown = undefined;
+  };
+  const show = ({ step, done, total, unit }: RepairProgress) => {
+    if (shown !== `${step} ${unit}`) {
+      end();
+      shown = `${step} ${unit}`;
+      bar = context.progress({ label: step, total, unit });
     }
-    this.#bar!.update(done, total);
-  }
-
-  end(): void {
-    this.#bar?.end();
-    this.#bar = undefined;
-    this.#step = undefined;
-  }
-
-  [Symbol.dispose](): void {
-    this.end();
-  }
+    bar!.update(done, total);
+  };
+  return { show, end, [Symbol.dispose]: end };
 }
 
 function tell({ out }: Context, report: RepairReport, ms: number): void {

@@ -43,14 +43,12 @@ const PROBES = 8;
 export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreError {
   const step = Math.max(1, Math.floor(rows.length / TEMPLATES));
   const templates = rows.filter((_, i) => i % step === 0).slice(0, TEMPLATES);
-  const gallery = new Float32Array(templates.length * plan.dimension);
-  templates.forEach((row, i) => gallery.set(row, i * plan.dimension));
-  const master = MasterSeed.generate();
-  const key = master.collectionKey(plan, crypto.getRandomValues(new Uint8Array(16)));
-  master.wipe();
+  const gallery = flat(templates);
+  const key = newKey(plan);
   const matrix = blockMatrix(decodeBlock(encryptBlock(key, gallery)));
   const unrounded = { ...plan, profile: 'compact' as const };
-  const scoresOf = plan.profile === 'open' ? openScores(key, matrix) : plainQueries(key, matrix);
+  const scoresOf =
+    plan.profile === 'open' ? openScores(key, matrix) : (probe: Float32Array) => searched(key, matrix, probe);
   let [rounding, total, sum, n] = [0, 0, 0, 0];
   for (const probe of templates.slice(0, PROBES)) {
     const truth = plainScores(unrounded, gallery, probe);
@@ -68,18 +66,29 @@ export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreErro
   return { rounding: Math.sqrt(rounding / n), total: Math.sqrt(total / n), bias: sum / n, scores: n };
 }
 
-type ScoresOf = (probe: Float32Array) => Float32Array;
+/** A key that is used for nothing else. */
+export function newKey(plan: Plan): CollectionKey {
+  using master = MasterSeed.generate();
+  return master.collectionKey(plan, crypto.getRandomValues(new Uint8Array(16)));
+}
 
-function plainQueries(key: CollectionKey, matrix: BlockMatrix): ScoresOf {
-  return (probe) => {
-    const { query, secret } = encryptQuery(key, probe);
-    using _ = secret;
-    return secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query))))).scores;
-  };
+/** Rows, one after the other. */
+export function flat(rows: readonly Float32Array[]): Float32Array {
+  const width = rows[0]!.length;
+  const out = new Float32Array(rows.length * width);
+  rows.forEach((row, i) => out.set(row, i * width));
+  return out;
+}
+
+/** Scores of a probe, encrypted and decrypted under this key. */
+export function searched(key: CollectionKey, matrix: BlockMatrix, probe: Float32Array): Float32Array {
+  const { query, secret } = encryptQuery(key, probe);
+  using _ = secret;
+  return secret.decrypt(encodeResponse(scanBlock(matrix, expandedQuery(decodeQuery(query))))).scores;
 }
 
 /** As a store does it, with evaluation keys that are thrown away. */
-function openScores(key: CollectionKey, matrix: BlockMatrix): ScoresOf {
+function openScores(key: CollectionKey, matrix: BlockMatrix): (probe: Float32Array) => Float32Array {
   const evaluator = new Evaluator(evaluationKeys(makeEvaluationKeys(key).map((piece) => decodeEvaluation(piece))));
   return (probe) => {
     const query = decodeOpenQuery(encryptShortQuery(key.plan as OpenPlan, makeDeviceKey(key, 0), probe));

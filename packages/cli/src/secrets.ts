@@ -4,8 +4,8 @@
 
 import { readFile, stat } from 'node:fs/promises';
 import type { Context, Environment } from './context.ts';
-import { CommandError, EXIT, Interrupted } from './exit.ts';
-import type { Output } from './output.ts';
+import { CommandError, EXIT, Interrupted, usageError } from './exit.ts';
+import { flagOf, type Settings } from './settings.ts';
 
 export interface SecretSource {
   /** A file that was named on the command line. */
@@ -19,18 +19,26 @@ export interface SecretSource {
   readonly remedy: string;
 }
 
+/** Where a secret comes from whose file a setting may name. */
+export function secretOf(
+  settings: Settings,
+  setting: 'passphraseFile' | 'tokenFile',
+  rest: Pick<SecretSource, 'variable' | 'name' | 'remedy'>,
+): SecretSource {
+  const { value, origin } = settings.get(setting) ?? {};
+  return { ...rest, [origin === flagOf(setting) ? 'flag' : 'file']: value };
+}
+
 /** Whether it can be had without asking anybody. */
 export function isGiven({ env }: Environment, { flag, variable, file }: SecretSource): boolean {
   return flag !== undefined || (env[variable] ?? '') !== '' || file !== undefined;
 }
 
 export class Secrets {
-  readonly #environment: Environment;
-  readonly #out: Output;
+  readonly #context: Context;
 
-  constructor(environment: Environment, out: Output) {
-    this.#environment = environment;
-    this.#out = out;
+  constructor(context: Context) {
+    this.#context = context;
   }
 
   /** A secret that exists already. */
@@ -50,7 +58,7 @@ export class Secrets {
 
   /** What was given without asking. */
   async given({ flag, variable, file, name }: SecretSource): Promise<string | undefined> {
-    const fromVariable = this.#environment.env[variable];
+    const fromVariable = this.#context.environment.env[variable];
     if (flag === undefined && fromVariable) return fromVariable;
     const path = flag ?? file;
     return path === undefined ? undefined : this.#read(path, name);
@@ -61,12 +69,12 @@ export class Secrets {
     const secret = text.replace(/\r?\n$/, '');
     if (secret === '') throw new CommandError(EXIT.key, `${path} is empty`, `put the ${name} into it`);
     const { mode } = await stat(path);
-    if ((mode & 0o077) !== 0) this.#out.note(`${path} can be read by others: chmod 600 it.`);
+    if ((mode & 0o077) !== 0) this.#context.out.note(`${path} can be read by others: chmod 600 it.`);
     return secret;
   }
 
   async #ask(message: string, { name, remedy }: SecretSource): Promise<string> {
-    const { stdin, stderr, signal } = this.#environment;
+    const { stdin, stderr, signal } = this.#context.environment;
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandError(EXIT.key, `a ${name} is needed, and there is no terminal to ask for it`, remedy);
     const { isCancel, password } = await import('@clack/prompts');
@@ -90,11 +98,7 @@ export async function confirmed(
 ): Promise<void> {
   if (yes) return;
   if (!stdin.isTTY || !stderr.isTTY)
-    throw new CommandError(
-      EXIT.usage,
-      'this is to be confirmed, and there is no terminal to ask',
-      'add --yes if it is meant',
-    );
+    throw usageError('this is to be confirmed, and there is no terminal to ask', 'add --yes if it is meant');
   const { confirm, isCancel } = await import('@clack/prompts');
   const answer = await confirm({
     message: question,

@@ -4,14 +4,15 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Environment } from './context.ts';
-import { CommandError, EXIT } from './exit.ts';
+import { absentError, type CommandError, usageError } from './exit.ts';
 
 export const CONFIG_FILE = 'hers.config.json';
 
 interface Kind {
-  readonly flag: string;
-  readonly variable: string;
+  /** As Commander takes them. */
+  readonly flags: string;
   readonly description: string;
+  readonly choices?: readonly string[];
   /** Paths are relative to the file they stand in, or to the working directory. */
   readonly path?: true;
   readonly default?: string;
@@ -39,9 +40,9 @@ const wholeNumber = (value: string) =>
 const bytes = (value: string) => (/^(0|[1-9]\d{0,14})$/.test(value) ? undefined : 'must be a whole number of bytes');
 
 /** Named here, and not loaded: every command reads the settings, and few scan. */
-export const KERNELS: readonly string[] = ['auto', 'native', 'wasm', 'reference', 'cuda'];
+const KERNELS: readonly string[] = ['auto', 'native', 'wasm', 'reference', 'cuda'];
 
-export const SWITCH: readonly string[] = ['on', 'off'];
+const SWITCH: readonly string[] = ['on', 'off'];
 
 const onOrOff = (value: string) => (SWITCH.includes(value) ? undefined : 'must be on or off');
 
@@ -49,67 +50,71 @@ const kernelName = (value: string) => (KERNELS.includes(value) ? undefined : `mu
 
 export const SETTINGS = {
   gallery: {
-    flag: '--gallery',
-    variable: 'HERS_GALLERY',
+    flags: '--gallery <place>',
     description:
       'the folder with the encrypted gallery, or the address of a server: https://host:7443; of a cluster, those of several nodes, separated by commas',
     path: true,
     default: 'gallery',
     check: placeName,
   },
-  key: { flag: '--key', variable: 'HERS_KEY', description: 'the key file', path: true, default: 'hers.key' },
+  key: { flags: '--key <file>', description: 'the key file', path: true, default: 'hers.key' },
   passphraseFile: {
-    flag: '--passphrase-file',
-    variable: 'HERS_PASSPHRASE_FILE',
+    flags: '--passphrase-file <file>',
     description: 'a file that holds the passphrase of the key file',
     path: true,
   },
   tokenFile: {
-    flag: '--token-file',
-    variable: 'HERS_TOKEN_FILE',
+    flags: '--token-file <file>',
     description: 'a file that holds the token for a server',
     path: true,
   },
   tokens: {
-    flag: '--tokens',
-    variable: 'HERS_TOKENS',
+    flags: '--tokens <file>',
     description: 'where a server keeps the hashes of its tokens',
     path: true,
     default: 'hers.tokens.json',
   },
-  collection: { flag: '--collection', variable: 'HERS_COLLECTION', description: 'the collection to work on' },
+  collection: { flags: '-c, --collection <name>', description: 'the collection to work on' },
   onlyPartitions: {
-    flag: '--only-partitions',
-    variable: 'HERS_ONLY_PARTITIONS',
+    flags: '--only-partitions <names>',
     description: 'the partitions that the token is limited to, separated by commas',
   },
   threads: {
-    flag: '--threads',
-    variable: 'HERS_THREADS',
+    flags: '--threads <number>',
     description: 'threads for encryption, decryption and scanning; all cores by default',
     check: wholeNumber,
   },
   kernel: {
-    flag: '--kernel',
-    variable: 'HERS_KERNEL',
+    flags: '--kernel <name>',
     description:
       'what scans: native, wasm, reference or cuda; by default the fastest that works, a GPU where cuda was built',
+    choices: KERNELS,
     check: kernelName,
   },
   deviceMemory: {
-    flag: '--device-memory',
-    variable: 'HERS_DEVICE_MEMORY',
+    flags: '--device-memory <bytes>',
     description: 'where a GPU scans: bytes of the gallery that it may hold; as many as fit by default',
     check: bytes,
   },
   listCache: {
-    flag: '--list-cache',
-    variable: 'HERS_LIST_CACHE',
+    flags: '--list-cache <switch>',
     description: 'whether encrypted lists of a server are kept beside the key file: on or off',
     default: 'on',
+    choices: SWITCH,
     check: onOrOff,
   },
 } as const satisfies Record<string, Kind>;
+
+export type SettingName = keyof typeof SETTINGS;
+
+/** All settings, by their names in the configuration. */
+export const settings = Object.entries(SETTINGS) as readonly (readonly [SettingName, Kind])[];
+
+export const flagOf = (name: SettingName): string => /--[\w-]+/.exec(SETTINGS[name].flags)![0];
+
+/** `passphraseFile` is `HERS_PASSPHRASE_FILE` in the environment. */
+export const variableOf = (name: SettingName): string =>
+  `HERS_${name.replace(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
 
 /** Variables that are no settings, and those of the tests. */
 const OTHER_VARIABLES =
@@ -119,11 +124,9 @@ const OTHER_VARIABLES =
 
 /** Variables that look like ours and mean nothing: a typing error there would go unnoticed. */
 export function unknownVariables(env: Environment['env']): string[] {
-  const known = new Set<string>([...OTHER_VARIABLES, ...Object.values(SETTINGS).map(({ variable }) => variable)]);
+  const known = new Set<string>([...OTHER_VARIABLES, ...settings.map(([name]) => variableOf(name))]);
   return Object.keys(env).filter((name) => name.startsWith('HERS_') && !known.has(name));
 }
-
-export type SettingName = keyof typeof SETTINGS;
 
 export interface Setting {
   readonly value: string;
@@ -142,13 +145,11 @@ export class Settings {
     this.file = findFile(cwd, flags.config ?? (env.HERS_CONFIG || undefined));
     const written = this.file === undefined ? {} : readConfig(this.file);
     const home = this.file === undefined ? cwd : dirname(this.file);
-    for (const [key, kind] of Object.entries(SETTINGS)) {
-      const name = key as SettingName;
-      const variable = env[kind.variable];
-      const fallback = 'default' in kind ? kind.default : undefined;
+    for (const [name, { default: fallback }] of settings) {
+      const variable = env[variableOf(name)];
       // An empty variable is one that somebody wanted to switch off.
-      if (flags[name] !== undefined) this.#set(name, flags[name], kind.flag, cwd);
-      else if (variable !== undefined && variable !== '') this.#set(name, variable, kind.variable, cwd);
+      if (flags[name] !== undefined) this.#set(name, flags[name], flagOf(name), cwd);
+      else if (variable !== undefined && variable !== '') this.#set(name, variable, variableOf(name), cwd);
       else if (written[name] !== undefined) this.#set(name, written[name], this.file!, home);
       else if (fallback !== undefined) this.#set(name, fallback, 'default', home);
     }
@@ -157,7 +158,7 @@ export class Settings {
   #set(name: SettingName, value: string, origin: string, home: string): void {
     const kind: Kind = SETTINGS[name];
     const wrong = kind.check?.(value);
-    if (wrong) throw new CommandError(EXIT.usage, `${name} is ${JSON.stringify(value)} (from ${origin}) and ${wrong}`);
+    if (wrong) throw usageError(`${name} is ${JSON.stringify(value)} (from ${origin}) and ${wrong}`);
     const isPath = kind.path && !(name === 'gallery' && isServer(value));
     this.#settings.set(name, { value: isPath ? pathOf(value, home) : value, origin });
   }
@@ -188,8 +189,7 @@ function pathOf(value: string, home: string): string {
 function findFile(cwd: string, named: string | undefined): string | undefined {
   if (named !== undefined) {
     const path = resolve(cwd, named);
-    if (!existsSync(path))
-      throw new CommandError(EXIT.absent, `there is no configuration file ${path}`, 'check the path');
+    if (!existsSync(path)) throw absentError(`there is no configuration file ${path}`, 'check the path');
     return path;
   }
   for (let folder = cwd; ; folder = dirname(folder)) {
@@ -207,7 +207,7 @@ function checkedOwner(path: string): string {
   const own = process.getuid?.();
   const { uid } = statSync(path);
   if (own === undefined || uid === own || uid === 0) return path;
-  throw new CommandError(EXIT.usage, `${path} belongs to another user`, 'name it with --config if it is meant');
+  throw usageError(`${path} belongs to another user`, 'name it with --config if it is meant');
 }
 
 function readConfig(file: string): Flags {
@@ -236,5 +236,5 @@ function readConfig(file: string): Flags {
 
 function wrongConfig(file: string, what: string, next?: string): CommandError {
   const known = `the settings are ${Object.keys(SETTINGS).join(', ')}`;
-  return new CommandError(EXIT.usage, `the configuration ${file} ${what}`, next ?? known);
+  return usageError(`the configuration ${file} ${what}`, next ?? known);
 }

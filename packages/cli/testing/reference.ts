@@ -5,9 +5,9 @@ import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argument, Option } from 'commander';
 import type { HersCommand } from '../src/command.ts';
-import { EXIT, EXIT_MEANINGS } from '../src/exit.ts';
+import { EXIT } from '../src/exit.ts';
 import { makeProgram } from '../src/program.ts';
-import { SETTINGS } from '../src/settings.ts';
+import { flagOf, settings, variableOf } from '../src/settings.ts';
 
 export const REFERENCE: string = fileURLToPath(new URL('../../../docs/cli.md', import.meta.url));
 
@@ -43,9 +43,9 @@ survives a crash.
 `;
 
 function settingsTable(): string {
-  const rows = Object.entries(SETTINGS).map(
-    ([name, setting]) =>
-      `| \`${name}\` | \`${setting.flag}\` | \`${setting.variable}\` | ${setting.description}${'default' in setting ? ` (\`${setting.default}\`)` : ''} |`,
+  const rows = settings.map(
+    ([name, { description, default: usual }]) =>
+      `| \`${name}\` | \`${flagOf(name)}\` | \`${variableOf(name)}\` | ${description}${usual === undefined ? '' : ` (\`${usual}\`)`} |`,
   );
   return `## Settings
 
@@ -56,6 +56,21 @@ A flag wins over an environment variable, which wins over \`hers.config.json\` i
 ${rows.join('\n')}
 `;
 }
+
+const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
+  done: 'done',
+  no: 'the answer is no: `verify` found no match, `get` did not find every id, `doctor` found a problem',
+  usage: 'called wrongly: an unknown option, an impossible value, a configuration that makes no sense',
+  absent: 'something does not exist (a file, a collection, a record), or exists already',
+  key: 'the key, the passphrase or the token is missing, wrong or damaged, the token does not allow this, or the certificate of the server is not trusted',
+  input: 'the data given cannot be used: a damaged file, a vector with NaN, a wrong number of dimensions',
+  integrity: 'stored data is damaged, was altered, or was rolled back: do not retry, find out why',
+  storage:
+    'the folder is in use, the disk is full or fails, or the server is busy or out of reach: the same call may succeed later',
+  unexpected: 'a bug in the program: please report it',
+  interrupted: 'stopped by Ctrl-C; what was acknowledged is on disk',
+  terminated: 'stopped by SIGTERM; the same holds',
+};
 
 function exitTable(): string {
   const rows = Object.entries(EXIT).map(([name, code]) => `| ${code} | ${EXIT_MEANINGS[name as keyof typeof EXIT]} |`);

@@ -10,9 +10,7 @@ export interface OnnxNode {
   op: string;
   inputs: readonly string[];
   outputs: readonly string[];
-  /**
-   * Whole numbers and lists of them; a float is written as `{float: x}`, because 1 could be either.
-   */
+  /** Whole numbers and lists of them; `{float: x}` is a float, because 1 could be either. */
   attributes?: Readonly<Record<string, Attribute>>;
 }
 
@@ -54,11 +52,7 @@ const KIND = { float: 1, integer: 2, integers: 7 } as const;
  */
 export function encodeModel(
   model: OnnxModel,
-  {
-    double = false,
-  }: {
-    double?: boolean | undefined;
-  } = {},
+  { double = false }: { double?: boolean | undefined } = {},
 ): Uint8Array<ArrayBuffer> {
   const file = new MessageWriter().integer(1, IR_VERSION).string(2, 'hers');
   if (model.description) file.string(6, model.description);

@@ -5,19 +5,13 @@ import { CompressError } from './errors.ts';
 import { multiplyTransposed } from './multiply.ts';
 import { malformed, type OnnxModel, type OnnxNode, type OnnxTensor } from './onnx.ts';
 
-/**
- * Rows that go through the layers together: enough for the blocks of the product, few enough for
- * the cache.
- */
+/** Rows together: enough for the blocks of the product, few enough for the cache. */
 const TILE = 32;
 
 /** Dimensions beyond any embedding: a damaged file should not ask for terabytes. */
 const MOST = 2 ** 20;
 
-/**
- * A tensor while the model runs: so many columns, and one row for each vector, or one for all when
- * it is a constant.
- */
+/** A tensor while the model runs: one row for each vector, or one for all if constant. */
 interface Slot {
   columns: number;
   data: Float64Array;
@@ -105,11 +99,7 @@ function compileNode(node: OnnxNode, slots: Map<string, Slot>, tensors: Map<stri
     return found;
   };
   if (op === 'Gemm') return layer(node, slot(0), tensors);
-  if (op === 'Concat')
-    return concatenation(
-      node,
-      inputs.map((_, index) => slot(index)),
-    );
+  if (op === 'Concat') return concatenation(node, Array.from(inputs.keys(), slot));
   if (op === 'LpNormalization') return normalisation(node, slot(0));
   if (op === 'Add' || op === 'Sub' || op === 'Mul') return elementwise(op, slot(0), slot(1));
   if (op === 'Relu' || op === 'Tanh') {

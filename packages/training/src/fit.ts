@@ -7,7 +7,7 @@ import { CompressError, type CompressErrorCode, type Compressor, load } from '@h
 import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
 import { type AutoSettings, auto } from './methods/auto.ts';
 import { type DeepMdsSettings, deepmds, deepmdsPlus, deepmdsPlusAuthors } from './methods/deepmds.ts';
-import { completed, type Method, type Progress, requireCount, type Task } from './methods/method.ts';
+import { completed, invalid, type Method, type Progress, requireCount, type Task } from './methods/method.ts';
 import { type LdaSettings, lda, pca } from './methods/pca-lda.ts';
 import { type RankingSettings, ranking } from './methods/ranking.ts';
 import { type Labels, requireClasses, trainingSet } from './training/training-set.ts';
@@ -109,10 +109,7 @@ export async function fit<M extends MethodName>(
 
 function prepare(method: string, vectors: Float32Array, labels: Labels | undefined, options: FitOptions): Order {
   if (!Object.hasOwn(methods, method))
-    throw new CompressError(
-      'INVALID_ARGUMENT',
-      `There is no method ${JSON.stringify(method)}; there are ${Object.keys(methods).join(', ')}.`,
-    );
+    throw invalid(`There is no method ${JSON.stringify(method)}; there are ${Object.keys(methods).join(', ')}.`);
   refuseUnknown(options, OPTIONS, 'fit', 'option', CompressError);
   const { defaults, check, needsLabels } = anyMethod[method];
   const {
@@ -126,24 +123,19 @@ function prepare(method: string, vectors: Float32Array, labels: Labels | undefin
   const also = options.also ?? [];
   for (const each of also) requireCount('also', each);
   if (also.length > 0 && (dimension === null || !SERVES_SEVERAL.includes(method)))
-    throw new CompressError(
-      'INVALID_ARGUMENT',
+    throw invalid(
       `also goes with a dimension, and with ${SERVES_SEVERAL.join(', ')}: fit ${method} once for each dimension.`,
     );
   requireCount('threads', threads);
   requireCount('seed', seed, 0);
-  if (!(validation >= 0 && validation < 1))
-    throw new CompressError('INVALID_ARGUMENT', 'validation is a number from 0 to below 1.');
+  if (!(validation >= 0 && validation < 1)) throw invalid('validation is a number from 0 to below 1.');
   const settings = completed(method, defaults, options.settings ?? {});
   check?.(settings);
   const set = trainingSet(vectors, labels, inputDimension);
   if (needsLabels) requireClasses(set, method);
   const widest = Math.max(dimension ?? 0, ...also);
   if (widest > set.dimension)
-    throw new CompressError(
-      'INVALID_ARGUMENT',
-      `Vectors of ${set.dimension} dimensions cannot be compressed to ${widest}.`,
-    );
+    throw invalid(`Vectors of ${set.dimension} dimensions cannot be compressed to ${widest}.`);
   const task = { set, dimension, also, seed, threads, validation, settings, resume: options.resume };
   return { method, task, abort: new Int32Array(new SharedArrayBuffer(4)) };
 }

@@ -2,13 +2,12 @@
 
 import assert from 'node:assert/strict';
 import { Random } from '@hers/vectors/random';
-import { type Feeds, type Matrices, openSession } from '../src/training/session.ts';
-import { gradientGraph, type Problem } from '../src/training/trainer.ts';
+import { Graph } from '../src/training/autodiff.ts';
+import { type Feeds, type Matrices, mapped, openSession } from '../src/training/session.ts';
+import { type Problem, parameterShapes } from '../src/training/trainer.ts';
 
 export const doubles = (matrices: Matrices): Matrices =>
-  Object.fromEntries(
-    Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: Float64Array.from(data), shape }]),
-  );
+  mapped(matrices, ({ data, shape }) => ({ data: Float64Array.from(data), shape }));
 
 /** Places stay whole numbers. */
 export const doubleFeeds = (feeds: Feeds): Feeds =>
@@ -18,6 +17,19 @@ export const doubleFeeds = (feeds: Feeds): Feeds =>
       data instanceof BigInt64Array ? { data, shape } : { data: Float64Array.from(data), shape },
     ]),
   );
+
+/**
+ * The loss and its gradient alone, without a step: `loss`, and `gradient:<name>` for each
+ * parameter.
+ */
+export function gradientGraph(problem: Problem): Graph {
+  const graph = new Graph();
+  const values = Array.from(parameterShapes(problem), ([name, shape]) => graph.input(name, shape));
+  const loss = problem.loss(graph, (name) => values.find((value) => value.name === name)!);
+  graph.output('loss', loss);
+  graph.gradients(loss, values).forEach((gradient, i) => graph.output(`gradient:${values[i].name}`, gradient));
+  return graph;
+}
 
 /**
  * Compares the gradient with differences of the loss, in double precision: along one random

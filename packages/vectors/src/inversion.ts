@@ -42,10 +42,7 @@ export function fromKnownProbes(
   };
 }
 
-/**
- * How similar a reconstruction is to the original: 1 is the same direction, 0 is what a random
- * stranger has.
- */
+/** Between a reconstruction and the original: 1 is the same direction, 0 a random stranger's. */
 export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
   let [ab, aa, bb] = [0, 0, 0];
   for (let i = 0; i < a.length; i++) {
@@ -62,10 +59,7 @@ export function cosine(a: ArrayLike<number>, b: ArrayLike<number>): number {
 const QUANTILES = 16;
 export const SCORE_FEATURES: number = QUANTILES + 1 + 4;
 
-/**
- * What scores reveal without knowing whose they are: their order statistics, and their first four
- * moments.
- */
+/** What scores reveal, whoever they are of: order statistics, and the first four moments. */
 export function scoreFeatures(scores: ArrayLike<number>): Float64Array {
   const sorted = Float64Array.from(scores).sort();
   const out = new Float64Array(SCORE_FEATURES);
@@ -172,9 +166,7 @@ function features(compressed: ArrayLike<number>): Float64Array {
   return out;
 }
 
-/**
- * What makes a vector of full dimension of a compressed one, learned from those of other people.
- */
+/** Learns from other people what makes a vector of full dimension of a compressed one. */
 export function decompressorOf(training: Labelled, compressed: Labelled): (vector: ArrayLike<number>) => Float64Array {
   const { mean: centre } = moments(training.vectors, training.dimension);
   const people = [...new Set(Array.from(training.labels))].sort((a, b) => a - b);

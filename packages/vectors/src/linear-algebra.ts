@@ -1,5 +1,11 @@
 // Small linear algebra over vectors in the clear: least squares, Cholesky's factor, moments.
 
+export function dot(a: ArrayLike<number>, b: ArrayLike<number>): number {
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += a[i] * b[i];
+  return sum;
+}
+
 /**
  * Regularised least squares: min ‖y − A·x‖² + λ‖x‖², hence x = (AᵀA + λI)⁻¹ Aᵀ y. All attacks on
  * scores are problems of this form. A, row by row, is factored once for any number of right-hand

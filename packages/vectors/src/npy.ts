@@ -47,6 +47,11 @@ function malformed(name: string, what: string): HersError {
   return new HersError('MALFORMED', `${name} ${what}`);
 }
 
+const TOO_LONG = 'holds more bytes than its header says: it is damaged';
+
+const truncated = (name: string, rows: number, within: number) =>
+  malformed(name, `is truncated: it should hold ${rows} rows and ends within row ${within}`);
+
 /** Reads the header. A single vector (one dimension) counts as one row. */
 export async function openNpy(source: ByteSource): Promise<NpyFile> {
   const layout = await readHeader(source, DTYPES);
@@ -75,27 +80,20 @@ async function readHeader(source: ByteSource, dtypes: Readonly<Record<string, Dt
   if (start.length < 8 || !isNpy(start)) throw malformed(name, 'is not a .npy file; save it with numpy.save');
   const [major] = start.subarray(6);
   if (major < 1 || major > 3) throw malformed(name, `has .npy version ${major}, which this program does not know`);
-  const lengthBytes = await source.take(major === 1 ? 2 : 4);
-  if (lengthBytes.length < (major === 1 ? 2 : 4)) throw malformed(name, 'ends within its header: it is truncated');
-  const view = new DataView(lengthBytes.buffer, lengthBytes.byteOffset, lengthBytes.length);
-  const length = major === 1 ? view.getUint16(0, true) : view.getUint32(0, true);
+  const width = major === 1 ? 2 : 4;
+  const written = await source.take(width);
+  if (written.length < width) throw malformed(name, 'ends within its header: it is truncated');
+  const length = Buffer.from(written).readUIntLE(0, width);
   if (length > MAX_HEADER_BYTES) throw malformed(name, 'has a header that is too long to be one');
   const header = await source.take(length);
   if (header.length < length) throw malformed(name, 'ends within its header: it is truncated');
   const layout = parseHeader(name, Buffer.from(header).toString('utf8'), dtypes);
-  const rowBytes = layout.columns * layout.dtype.bytes;
-  if (source.size !== undefined) checkLength(name, source.size - source.position, layout.rows, rowBytes);
+  if (source.size === undefined) return layout;
+  // Where the length is known, a truncated file is found before anything is done with it.
+  const [rowBytes, bytes] = [layout.columns * layout.dtype.bytes, source.size - source.position];
+  if (bytes < layout.rows * rowBytes) throw truncated(name, layout.rows, Math.floor(bytes / rowBytes));
+  if (bytes > layout.rows * rowBytes) throw malformed(name, TOO_LONG);
   return layout;
-}
-
-/** Where the length is known, a truncated file is found before anything is done with it. */
-function checkLength(name: string, bytes: number, rows: number, rowBytes: number): void {
-  if (bytes < rows * rowBytes)
-    throw malformed(
-      name,
-      `is truncated: it should hold ${rows} rows and ends within row ${Math.floor(bytes / rowBytes)}`,
-    );
-  if (bytes > rows * rowBytes) throw malformed(name, 'holds more bytes than its header says: it is damaged');
 }
 
 interface Layout {
@@ -105,9 +103,7 @@ interface Layout {
   readonly columns: number;
 }
 
-/**
- * The dictionary as numpy writes it: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
- */
+/** As numpy writes it: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`. */
 function parseHeader(name: string, text: string, dtypes: Readonly<Record<string, Dtype>>): Layout {
   const descr = /'descr'\s*:\s*(?:'([^']*)'|(\[))/.exec(text);
   const order = /'fortran_order'\s*:\s*(True|False)/.exec(text)?.[1];
@@ -170,11 +166,9 @@ async function* readPortions(
     if (swapped) swapBytes(bytes, dtype.bytes);
     yield dtype.read(bytes.buffer.slice(0, whole * rowBytes));
     row += whole;
-    if (whole < wanted)
-      throw malformed(source.name, `is truncated: it should hold ${rows} rows and ends within row ${row}`);
+    if (whole < wanted) throw truncated(source.name, rows, row);
   }
-  if ((await source.peek(1)).length > 0)
-    throw malformed(source.name, 'holds more bytes than its header says: it is damaged');
+  if ((await source.peek(1)).length > 0) throw malformed(source.name, TOO_LONG);
 }
 
 function swapBytes(bytes: Uint8Array, size: number): void {
@@ -184,10 +178,7 @@ function swapBytes(bytes: Uint8Array, size: number): void {
   else buffer.swap64();
 }
 
-/**
- * 10 bytes and the text, 128 in all whatever the number of rows: it is written again when that is
- * known.
- */
+/** With any number of rows: the header is written again when that is known. */
 const WRITTEN_HEADER_BYTES = 128;
 
 export function npyHeader(rows: number, columns: number): Uint8Array {
@@ -196,7 +187,7 @@ export function npyHeader(rows: number, columns: number): Uint8Array {
   MAGIC.copy(header);
   header.set([1, 0], MAGIC.length);
   header.writeUInt16LE(WRITTEN_HEADER_BYTES - 10, 8);
-  header.write(`${text}`, 10, 'latin1');
+  header.write(text, 10, 'latin1');
   header[WRITTEN_HEADER_BYTES - 1] = 0x0a;
   return header;
 }

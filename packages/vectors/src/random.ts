@@ -77,9 +77,7 @@ export class Random {
     return radius * Math.cos(angle);
   }
 
-  /**
-   * Writes scale times normal numbers over `target`: whole pairs, whatever `normal` has left over.
-   */
+  /** Writes scale times normal numbers over `target`: whole pairs, not what `normal` left. */
   fill(target: Float64Array, scale: number): void {
     for (let i = 0; i < target.length; i += 2) {
       const radius = scale * Math.sqrt(-2 * Math.log(1 - this.uniform()));

@@ -76,10 +76,7 @@ export function identities(
   };
   const centres = options.centres ?? directions;
 
-  /**
-   * Writes `target.length / dimension` samples of one identity, beginning with its sample number
-   * `from`.
-   */
+  /** Writes samples of one identity over all of `target`, beginning with number `from`. */
   function write(label: number, from: number, target: Float32Array): void {
     centres(label, centre);
     for (let offset = 0, number = from; offset < target.length; offset += dimension, number++) {

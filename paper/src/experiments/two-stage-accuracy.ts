@@ -3,7 +3,7 @@
 
 import type { Profile } from '@hers/client';
 import { type Compressor, type MethodName, methods } from '@hers/training';
-import { cmc, eachScoreRow, matedPlaces, rowsAt, unitVectors } from '@hers/vectors/accuracy';
+import { eachScoreRow, matedPlaces, rowsAt, unitVectors } from '@hers/vectors/accuracy';
 import {
   bestCompressor,
   COMPRESSORS_OPTION,
@@ -31,7 +31,7 @@ import {
 } from '../lab/experiment.ts';
 import { progress } from '../lab/report.ts';
 import { type Values, wholeNumber, wholeNumbers } from '../lab/runner.ts';
-import { mateRanks } from '../metrics/identification.ts';
+import { cmc, mateRanks } from '../metrics/identification.ts';
 import { pairScores, thresholdAt } from '../metrics/pairs.ts';
 import { type EncryptedTwice, encryptedTwice } from './two-stage-encrypted.ts';
 

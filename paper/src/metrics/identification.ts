@@ -67,3 +67,14 @@ export function clusteredMean(outcomes: ArrayLike<number>, clusters: ArrayLike<n
     clusters: g,
   };
 }
+
+/** Cumulative match characteristic: rank accuracies for 1 … upTo. */
+export function cmc(ranks: ArrayLike<number>, upTo: number): Float64Array {
+  const curve = new Float64Array(upTo);
+  for (let i = 0; i < ranks.length; i++) if (ranks[i] <= upTo) curve[ranks[i] - 1]++;
+  for (let k = 0, sum = 0; k < upTo; k++) {
+    sum += curve[k];
+    curve[k] = sum / ranks.length;
+  }
+  return curve;
+}

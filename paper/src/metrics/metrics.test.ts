@@ -2,11 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { cmc, eachScoreRow, matedPlaces, rankOfMate, unitVectors } from '@hers/vectors/accuracy';
+import { eachScoreRow, matedPlaces, rankOfMate, unitVectors } from '@hers/vectors/accuracy';
 import { Random } from '@hers/vectors/random';
 import fc from 'fast-check';
 import { meaningless } from '../../testing/datasets.ts';
-import { clusteredMean, mateRanks, rankAccuracy } from './identification.ts';
+import { clusteredMean, cmc, mateRanks, rankAccuracy } from './identification.ts';
 import { decide, top1Accuracy, trainSvm } from './linear-svm.ts';
 import { pairScores } from './pairs.ts';
 import { averagePrecision, fifths, precisionAt, precisionRecall, retrieval } from './retrieval.ts';

@@ -2,8 +2,8 @@
 
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ClusterStatus } from '@hers/cluster';
-import type { HersCommand } from '../command.ts';
+import type { ClusterStatus, HttpShards, NodeCertificate } from '@hers/cluster';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { EXIT } from '../exit.ts';
 import { columns, size } from '../output.ts';
@@ -90,8 +90,7 @@ async function init(context: Context, folder: string, flags: InitFlags): Promise
   const folders = await initCluster(context.path(folder), {
     hosts: flags.hosts.split(','),
     store: flags.natsStore,
-    ...(flags.spare === undefined ? {} : { spare: flags.spare.split(',') }),
-    ...(flags.withoutSync ? { withoutSync: true } : {}),
+    ...given({ spare: flags.spare?.split(','), withoutSync: flags.withoutSync }),
   });
   if (out.json) out.object({ folders });
   else {
@@ -108,19 +107,20 @@ export async function trustAuthority(file: string): Promise<void> {
   setDefaultCACertificates([...getCACertificates('default'), await readFile(file, 'utf8')]);
 }
 
-/** What opens connections to nodes. */
 async function connecting(context: Context, { nodeTokenFile, clusterFiles, allowPlaintext }: NodeFlags) {
-  const { CLUSTER_FILES, certifiedBy, HttpShards } = await import('@hers/cluster');
+  const { CLUSTER_FILES } = await import('@hers/cluster');
   const files = clusterFiles === undefined ? undefined : context.path(clusterFiles);
   const at = (name: keyof typeof CLUSTER_FILES) => files && join(files, CLUSTER_FILES[name]);
   const [authority, cert, key] = [at('authority'), at('certificate'), at('privateKey')];
   if (authority !== undefined) await trustAuthority(authority);
   const token = await readNodeToken(context, nodeTokenFile ?? at('token'));
-  const options = {
-    ...(token === undefined ? {} : { token }),
-    ...(allowPlaintext ? { insecure: true } : {}),
-    ...(authority && cert && key ? { certified: certifiedBy({ authority, cert, key }) } : {}),
-  };
+  return linksTo(token, allowPlaintext, authority && cert && key ? { authority, cert, key } : undefined);
+}
+
+/** What opens a connection to the node of an address. */
+export async function linksTo(token?: string, insecure?: boolean, certificate?: NodeCertificate) {
+  const { certifiedBy, HttpShards } = await import('@hers/cluster');
+  const options = given({ token, insecure, certified: certificate && certifiedBy(certificate) });
   return (url: string) => new HttpShards(url, options);
 }
 
@@ -133,13 +133,22 @@ async function status(context: Context, flags: NodeFlags): Promise<void> {
   if (found.collections.some(({ blocked, lost }) => blocked + lost > 0)) context.exit = EXIT.no;
 }
 
-async function drain(context: Context, node: string, flags: NodeFlags & { readonly undo?: boolean }): Promise<void> {
+/** Asks the node of the flags for something. */
+async function asking(
+  context: Context,
+  flags: NodeFlags,
+  ask: (shards: HttpShards) => Promise<unknown>,
+): Promise<void> {
   const shards = (await connecting(context, flags))(flags.nodeUrl);
   try {
-    await shards.drain(node, flags.undo !== true);
+    await ask(shards);
   } finally {
     await shards.close();
   }
+}
+
+async function drain(context: Context, node: string, flags: NodeFlags & { readonly undo?: boolean }): Promise<void> {
+  await asking(context, flags, (shards) => shards.drain(node, flags.undo !== true));
   const { out } = context;
   if (out.json) out.object({ node, draining: flags.undo !== true });
   else
@@ -148,12 +157,7 @@ async function drain(context: Context, node: string, flags: NodeFlags & { readon
 
 async function setReplicas(context: Context, collection: string, given: string, flags: NodeFlags): Promise<void> {
   const replicas = Number(given);
-  const shards = (await connecting(context, flags))(flags.nodeUrl);
-  try {
-    await shards.setReplicas(collection, replicas);
-  } finally {
-    await shards.close();
-  }
+  await asking(context, flags, (shards) => shards.setReplicas(collection, replicas));
   const { out } = context;
   if (out.json) out.object({ collection, replicas });
   else out.line(`${collection} gets ${replicas} replicas of each shard; hers cluster status shows how far`);

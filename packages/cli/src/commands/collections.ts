@@ -12,8 +12,7 @@ import {
 } from '@hers/client';
 import { type PlanRequest, plan } from '@hers/scheme';
 import type { OpenPlan } from '@hers/scheme/open';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand, numberOption } from '../command.ts';
 import type { Context } from '../context.ts';
 import { CommandError, EXIT } from '../exit.ts';
 import { fieldsIn, fieldsText, unfinishedText } from '../fields.ts';
@@ -37,41 +36,23 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .summary('make a collection')
     .description('Makes an empty collection, and shows what the planner promises for it: error, sizes, security.')
     .argument('<name>', 'letters, digits, dots, dashes, underscores')
-    .requiredOption(
-      '-d, --dimension <number>',
-      'coordinates of a vector, 2 to 4096',
-      numberOption('--dimension', { whole: true }),
-    )
     .addOption(
-      new Option('-m, --metric <metric>', 'how vectors are compared')
-        .choices(['cosine', 'dot', 'euclidean'])
-        .default('cosine'),
+      numberOption('-d, --dimension <number>', 'coordinates of a vector, 2 to 4096', 'whole').makeOptionMandatory(),
     )
-    .addOption(
-      new Option(
-        '-p, --profile <profile>',
-        'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
-      )
-        .choices(['compact', 'small', 'exact', 'open'])
-        .default('compact'),
+    .choice('-m, --metric <metric>', 'how vectors are compared', ['cosine', 'dot', 'euclidean'], 'cosine')
+    .choice(
+      '-p, --profile <profile>',
+      'compact: 4 bytes a coordinate, scores with a small error; small: 3 bytes, about eight times that error; exact: 8 bytes, integer scores; open: as compact, with a larger error, queries of a kilobyte, and nothing fetched because of a score',
+      ['compact', 'small', 'exact', 'open'],
+      'compact',
     )
-    .option(
-      '--norm-bound <number>',
-      'the longest vector there will be (dot and euclidean); 1 by default',
-      numberOption('--norm-bound'),
-    )
-    .option(
-      '--query-norm-bound <number>',
-      'the longest probe; as --norm-bound by default',
-      numberOption('--query-norm-bound'),
-    )
-    .addOption(
-      new Option(
-        '--integrity <level>',
-        'standard: canaries show wrong responses; strong: checksum canaries show a change of a single score as well (compact, small)',
-      )
-        .choices(['standard', 'strong'])
-        .default('standard'),
+    .number('--norm-bound <number>', 'the longest vector there will be (dot and euclidean); 1 by default')
+    .number('--query-norm-bound <number>', 'the longest probe; as --norm-bound by default')
+    .choice(
+      '--integrity <level>',
+      'standard: canaries show wrong responses; strong: checksum canaries show a change of a single score as well (compact, small)',
+      ['standard', 'strong'],
+      'standard',
     )
     .option(
       '--field <name:type>',
@@ -113,10 +94,9 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .argument('[name]', 'the one in the settings, or the only one, by default')
     .example('hers collections describe faces', 'One of several')
     .action((name: string | undefined) =>
-      context().gallery(async (gallery) => {
-        const chosen = name ?? (await gallery.collection()).name;
-        printDescription(context(), await gallery.database.describe(chosen));
-      }),
+      context().gallery({}, async ({ database, collection }) =>
+        printDescription(context(), await database.describe(name ?? (await collection()).name)),
+      ),
     );
 
   collections
@@ -128,13 +108,12 @@ export function addCollections(program: HersCommand, context: () => Context): vo
     .example('hers collections delete faces --yes', 'Without a question, for scripts')
     .action(async (name: string, { yes = false }: { yes?: boolean }) => {
       const { out } = context();
-      await context().gallery(async ({ database, service }) => {
+      await context().gallery({}, async ({ database, service }) => {
         const { records } = await service.getCollection(name);
         await confirmed(context(), yes, `Delete ${name} and the ${counted(records, 'record')} in it?`);
         await database.deleteCollection(name);
       });
-      if (out.json) out.object({ deleted: name });
-      else out.line(`${name} is deleted.`);
+      out.result({ deleted: name }, `${name} is deleted.`);
     });
 
   collections
@@ -162,24 +141,21 @@ export function addCollections(program: HersCommand, context: () => Context): vo
 
 async function accept(context: Context, name: string, yes: boolean): Promise<void> {
   const { out } = context;
-  const { before, isGone } = await context.gallery(
-    async ({ database, service }) => {
-      const there = await service.getCollection(name).catch((error) => {
-        if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
-        throw error;
-      });
-      // Why it is refused, in the words of who refuses it.
-      const why = await database.describe(name).then(
-        ({ version, records }) =>
-          `${name} is as it was seen before, at version ${version} with ${counted(records, 'record')}`,
-        (error) => (error as Error).message.split('. Find out why')[0],
-      );
-      const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
-      await confirmed(context, yes, `${why}. Accept that it is ${now}?`);
-      return { before: await database.accept(name), isGone: !there };
-    },
-    { read: true },
-  );
+  const { before, isGone } = await context.gallery({ read: true }, async ({ database, service }) => {
+    const there = await service.getCollection(name).catch((error) => {
+      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+      throw error;
+    });
+    // Why it is refused, in the words of who refuses it.
+    const why = await database.describe(name).then(
+      ({ version, records }) =>
+        `${name} is as it was seen before, at version ${version} with ${counted(records, 'record')}`,
+      (error) => (error as Error).message.split('. Find out why')[0],
+    );
+    const now = there ? `as it is now, at version ${there.version} with ${counted(there.records, 'record')}` : 'gone';
+    await confirmed(context, yes, `${why}. Accept that it is ${now}?`);
+    return { before: await database.accept(name), isGone: !there };
+  });
   if (out.json) out.object({ accepted: name, gone: isGone, before: before?.version ?? null });
   else if (isGone) out.line(`That ${name} is gone is accepted: the name is free.`);
   else out.line(`${name} is accepted as it is${before ? `; before, version ${before.version} had been seen` : ''}.`);
@@ -187,52 +163,37 @@ async function accept(context: Context, name: string, yes: boolean): Promise<voi
 
 async function resume(context: Context, given: string | undefined, yes: boolean): Promise<void> {
   const { out } = context;
-  const name = await context.gallery(
-    async (gallery) => {
-      const collection = given === undefined ? await gallery.collection() : await gallery.database.collection(given);
-      await confirmed(context, yes, `Let searches of ${collection.name} fetch records again?`);
-      await collection.resume();
-      return collection.name;
-    },
-    { read: true },
-  );
-  if (out.json) out.object({ resumed: name });
-  else out.line(`Searches of ${name} fetch records again.`);
+  const name = await context.collection({ read: true, collection: given }, async (collection) => {
+    await confirmed(context, yes, `Let searches of ${collection.name} fetch records again?`);
+    await collection.resume();
+    return collection.name;
+  });
+  out.result({ resumed: name }, `Searches of ${name} fetch records again.`);
 }
 
 async function create(context: Context, name: string, options: CreateOptions): Promise<void> {
   const { compressor: file, field: fields, ...rest } = options;
   const compressor = file === undefined ? undefined : await readFile(context.path(file));
-  await context.gallery(
-    async ({ database }) => {
-      await database.createCollection(name, {
-        ...rest,
-        ...(fields ? { fields } : {}),
-        ...(compressor ? { compressor } : {}),
-      });
-      const description = await database.describe(name);
-      printDescription(context, description);
-      if (options.profile === 'small') context.out.note(costOfSmall(description));
-      if (options.profile === 'open') context.out.note(costOfOpen(description));
-      if (options.integrity === 'strong') context.out.note(costOfStrong(description));
-      if (options.partitionBy !== undefined) context.out.note(costOfPartitions(description));
-    },
-    { create: true },
-  );
+  await context.gallery({ create: true }, async ({ database }) => {
+    await database.createCollection(name, { ...rest, ...given({ fields, compressor }) });
+    const description = await database.describe(name);
+    printDescription(context, description);
+    if (options.profile === 'small') context.out.note(costOfSmall(description));
+    if (options.profile === 'open') context.out.note(costOfOpen(description));
+    if (options.integrity === 'strong') context.out.note(costOfStrong(description));
+    if (options.partitionBy !== undefined) context.out.note(costOfPartitions(description));
+  });
   context.out.hint(`Next: hers import vectors.npy --ids names.txt --collection ${name}`);
 }
 
 async function list(context: Context): Promise<void> {
   const { out } = context;
-  const { all, others } = await context.gallery(
-    async ({ database, service }) => {
-      const all = await database.listCollections();
-      const own = new Set(all.map(({ name }) => name));
-      const others = (await service.listCollections()).filter(({ name }) => !own.has(name)).length;
-      return { all, others };
-    },
-    { read: true },
-  );
+  const { all, others } = await context.gallery({ read: true }, async ({ database, service }) => {
+    const all = await database.listCollections();
+    const own = new Set(all.map(({ name }) => name));
+    const others = (await service.listCollections()).filter(({ name }) => !own.has(name)).length;
+    return { all, others };
+  });
   const sorted = all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   if (others > 0 && all.length === 0)
     throw new CommandError(
@@ -302,11 +263,7 @@ function requestOf({ dimension, metric, profile, integrity, normBound, queryNorm
 function printDescription({ out }: Context, description: CollectionDescription): void {
   const { name, dimension, metric, profile, integrity, compressor } = description;
   const { records, pending, blocks, bytes, version, plan, fields, unfinishedFields, partitionBy } = description;
-  if (out.json) {
-    out.object(description);
-    return;
-  }
-  out.facts([
+  out.result(description, [
     ['name', name],
     ['records', count(records)],
     ['dimension', String(dimension)],
@@ -326,6 +283,6 @@ function printDescription({ out }: Context, description: CollectionDescription):
     ['a query', size(plan.bytes.query)],
     ['a response', `${plan.bytes.responsePerScore.toFixed(2)} bytes a record`],
   ]);
-  if (Object.keys(unfinishedFields).length > 0) out.note(unfinishedText(unfinishedFields));
+  if (!out.json && Object.keys(unfinishedFields).length > 0) out.note(unfinishedText(unfinishedFields));
   if (pending > 0) out.hint(pendingText(pending, records));
 }

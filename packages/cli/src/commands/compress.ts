@@ -4,10 +4,10 @@
 import { readFile } from 'node:fs/promises';
 import { isFileThere } from '@hers/service/target';
 import type { Compressor, MethodName, Progress as Training } from '@hers/training';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { dot } from '@hers/vectors/linear-algebra';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { inputError, stoppedAt, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { columns, count, counted, duration } from '../output.ts';
@@ -44,21 +44,19 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .argument('<file>', 'training vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
     .requiredOption('-o, --output <file>', 'where the compressor goes, an .onnx file that other tools can run')
-    .addOption(
-      new Option(
-        '-m, --method <method>',
-        'auto: a linear map from PCA to LDA, and a learned one where that is ahead; without labels PCA',
-      )
-        .choices(METHODS)
-        .default('auto'),
+    .choice(
+      '-m, --method <method>',
+      'auto: a linear map from PCA to LDA, and a learned one where that is ahead; without labels PCA',
+      METHODS,
+      'auto',
     )
-    .option(
+    .number(
       '-d, --dimension <number>',
       'coordinates of a compressed vector; auto finds the fewest that --loss allows by default',
-      numberOption('--dimension', { whole: true }),
+      'whole',
     )
-    .option('--loss <share>', 'how much rank-1 accuracy auto may lose; 0.01 by default', numberOption('--loss'))
-    .option('--random <number>', 'the same number gives the same compressor; 1 by default', numberOption('--random'))
+    .number('--loss <share>', 'how much rank-1 accuracy auto may lose; 0.01 by default')
+    .number('--random <number>', 'the same number gives the same compressor; 1 by default')
     .option('--checkpoint <file>', 'saved during training; if it exists, training resumes from it')
     .option('--replace', 'write over a file that exists')
     .example('hers train people.npy --labels people.txt --dimension 8 --output people.onnx', 'To 8 dimensions')
@@ -76,11 +74,10 @@ export function addCompress(program: HersCommand, context: () => Context): void 
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input')
       .argument('[compressors...]', '.onnx files'),
   )
-    .addOption(
-      new Option(
-        '--combine <kind>',
-        'a person has the score of the best of their templates (the default), or the mean of all, as with `hers verify --group`',
-      ).choices(['best', 'mean']),
+    .choice(
+      '--combine <kind>',
+      'a person has the score of the best of their templates (the default), or the mean of all, as with `hers verify --group`',
+      ['best', 'mean'],
     )
     .example('hers evaluate people.npy --labels people.txt faces.onnx', 'A compressor beside the full vectors')
     .example(
@@ -111,9 +108,9 @@ async function train(context: Context, argument: string, options: TrainOptions):
   const { environment, out, signal } = context;
   const { method, dimension, loss, random: seed = 1 } = options;
   if (method === 'auto' && dimension === undefined && loss !== undefined && !(loss > 0 && loss < 1))
-    throw new CommandError(EXIT.usage, '--loss is a share between 0 and 1');
+    throw usageError('--loss is a share between 0 and 1');
   if (method !== 'auto' && dimension === undefined)
-    throw new CommandError(EXIT.usage, `${method} needs the dimension of compressed vectors`, 'add --dimension');
+    throw usageError(`${method} needs the dimension of compressed vectors`, 'add --dimension');
   const path = context.path(options.output);
   if (isFileThere(path) && !options.replace) throw mayReplace(path);
   const checkpoint = options.checkpoint === undefined ? undefined : context.path(options.checkpoint);
@@ -129,9 +126,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
     inputDimension: data.dimension,
     seed,
     signal,
-    ...(dimension === undefined ? {} : { dimension }),
-    ...(loss === undefined ? {} : { settings: { loss } }),
-    ...(resume ? { resume } : {}),
+    ...given({ dimension, settings: loss === undefined ? undefined : { loss }, resume: resume || undefined }),
     onProgress: (now) => {
       last = now;
       show(progress, now);
@@ -179,11 +174,7 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
   const { out } = context;
   const { method, inputDimension, outputDimension, metadata } = made;
   const { figures, notes } = metadata;
-  if (out.json) {
-    out.object({ file: path, method, inputDimension, outputDimension, figures, notes, seconds: ms / 1000 });
-    return;
-  }
-  out.facts([
+  out.result({ file: path, method, inputDimension, outputDimension, figures, notes, seconds: ms / 1000 }, [
     ['compressor', path],
     ['method', method],
     ['dimensions', `${inputDimension} to ${outputDimension}`],
@@ -191,14 +182,11 @@ function printCompressor(context: Context, path: string, data: Vectors, made: Co
     ...Object.entries(figures).flatMap(([name, value]) => (name === 'vectors' ? [] : [figureOf(name, value)])),
     ['took', duration(ms)],
   ]);
-  for (const note of notes) out.note(note);
+  if (!out.json) for (const note of notes) out.note(note);
   out.hint(`Next: hers reindex ${path}, or hers collections create faces -d ${inputDimension} --compressor ${path}`);
 }
 
-/**
- * What the figures of a compressor are called here; those that have no name of their own pass as
- * they are.
- */
+/** Names of the figures of a compressor; those that have none here pass as they are. */
 const FIGURES: Readonly<Record<string, string>> = {
   validationRank1: 'rank-1 on held-out labels',
   fullRank1: 'rank-1 of full vectors',
@@ -220,8 +208,7 @@ async function evaluate(
 ): Promise<void> {
   const { environment, out, signal } = context;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
-  if (!labels)
-    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
+  if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
   const { load, rankOne } = await import('@hers/training');
   const numbers = new Map<string | number, number>();
   const classes = Int32Array.from(labels, (label) => {
@@ -246,7 +233,7 @@ async function evaluate(
   }
   progress.end();
   if (Number.isNaN(uncompressed))
-    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+    throw inputError('no label occurs twice, so there is nothing to find', 'check the labels');
   if (out.json) {
     out.object({ vectors: total, labels: numbers.size, combine: options.combine ?? 'best', results });
     return;
@@ -267,10 +254,9 @@ const lost = (difference: number) => difference.toFixed(4).replace(/^-(0\.0+)$/,
 
 async function reindex(context: Context, file: string | undefined, none: boolean): Promise<void> {
   const { out } = context;
-  if ((file === undefined) !== none)
-    throw new CommandError(EXIT.usage, 'name a compressor, or say --none', 'hers train makes one');
+  if ((file === undefined) !== none) throw usageError('name a compressor, or say --none', 'hers train makes one');
   const compressor = file === undefined ? null : await readFile(context.path(file));
-  await context.collection(async (collection, { database }) => {
+  await context.collection({}, async (collection, { database }) => {
     const started = performance.now();
     const words = { label: 'Indexing', none: 'nothing is indexed yet', some: 'indexed' };
     await context.inBlocks(words, (blocks) => collection.reindex(compressor, blocks));
@@ -305,42 +291,21 @@ async function readIfThere(path: string): Promise<Uint8Array | undefined> {
 export function rankOneByMean(vectors: Float32Array, labels: Int32Array): number {
   const dimension = vectors.length / labels.length;
   const classes = labels.reduce((most, label) => Math.max(most, label + 1), 0);
-  const unit = new Float64Array(vectors.length);
+  const row = (of: Float64Array, i: number) => of.subarray(i * dimension, (i + 1) * dimension);
+  const unit = Float64Array.from(vectors);
   const sums = new Float64Array(classes * dimension);
   const counts = new Uint32Array(classes);
-  for (let i = 0; i < labels.length; i++) {
-    let square = 0;
-    for (let k = 0; k < dimension; k++) square += vectors[i * dimension + k]! ** 2;
-    const norm = Math.sqrt(square) || 1;
-    const to = labels[i]! * dimension;
-    for (let k = 0; k < dimension; k++) {
-      const x = vectors[i * dimension + k]! / norm;
-      unit[i * dimension + k] = x;
-      sums[to + k]! += x;
-    }
-    counts[labels[i]!]!++;
-  }
-  let asked = 0;
-  let found = 0;
-  for (let i = 0; i < labels.length; i++) {
-    const own = labels[i]!;
-    if (counts[own]! < 2) continue;
-    const meanOf = (label: number) => {
-      let dot = 0;
-      let self = 0;
-      for (let k = 0; k < dimension; k++) {
-        const x = unit[i * dimension + k]!;
-        dot += x * sums[label * dimension + k]!;
-        self += x * x;
-      }
-      return label === own ? (dot - self) / (counts[label]! - 1) : dot / counts[label]!;
-    };
-    const score = meanOf(own);
-    let isBest = true;
-    for (let label = 0; isBest && label < classes; label++)
-      if (label !== own && counts[label]! > 0 && meanOf(label) >= score) isBest = false;
-    asked++;
-    if (isBest) found++;
-  }
-  return found / asked;
+  labels.forEach((label, i) => {
+    const own = row(unit, i);
+    const norm = Math.sqrt(dot(own, own)) || 1;
+    own.forEach((x, k) => (row(sums, label)[k]! += own[k] = x / norm));
+    counts[label]!++;
+  });
+  const probes = [...labels.keys()].filter((i) => counts[labels[i]!]! > 1);
+  const found = probes.filter((i) => {
+    const [probe, own] = [row(unit, i), labels[i]!];
+    const score = (dot(probe, row(sums, own)) - dot(probe, probe)) / (counts[own]! - 1);
+    return counts.every((count, label) => label === own || count === 0 || dot(probe, row(sums, label)) / count < score);
+  });
+  return found.length / probes.length;
 }

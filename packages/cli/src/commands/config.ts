@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { columns } from '../output.ts';
-import { SETTINGS, type SettingName, unknownVariables } from '../settings.ts';
+import { settings as allSettings, unknownVariables } from '../settings.ts';
 
 export function addConfig(program: HersCommand, context: () => Context): void {
   program
@@ -19,9 +19,9 @@ export function addConfig(program: HersCommand, context: () => Context): void {
 }
 
 function show({ settings, environment: { env }, out }: Context): void {
-  const rows = Object.keys(SETTINGS).map((key) => {
-    const setting = settings.get(key as SettingName);
-    return { name: key, value: setting?.value ?? null, origin: setting?.origin ?? 'not set' };
+  const rows = allSettings.map(([name]) => {
+    const setting = settings.get(name);
+    return { name, value: setting?.value ?? null, origin: setting?.origin ?? 'not set' };
   });
   const given = (env.HERS_PASSPHRASE ?? '') !== '';
   const passphrase = {

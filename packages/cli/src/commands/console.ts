@@ -6,12 +6,12 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { HersError, HttpService, isSealed } from '@hers/client';
+import { HttpService, isSealed } from '@hers/client';
 import type { ConsoleOptions } from '@hers/console';
 import type { FolderStore } from '@hers/store';
-import { type HersCommand, portOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { addressOf, isServer, openFolder, tokenSource } from '../gallery.ts';
+import { addressOf, isServer, openFolder, withToken } from '../gallery.ts';
 import { doctorOf } from './serve.ts';
 
 interface ConsoleFlags {
@@ -30,7 +30,7 @@ export function addConsole(program: HersCommand, context: () => Context): void {
     .description(
       'Serves a page for people on 127.0.0.1, and opens it in the browser: search, enrol, records, upkeep, and beside every answer what the server saw. The gallery is the folder or the server of the settings. The key is opened in the page, and this command never has it. The address holds a secret that opens the page once; other programs and other pages cannot use it.',
     )
-    .option('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', portOption, DEFAULT_PORT)
+    .number('--port <number>', 'the port on 127.0.0.1; 0 for any that is free', 'port', DEFAULT_PORT)
     .option('--no-open', 'print the address, and do not open a browser')
     .option(
       '--model <folders...>',
@@ -55,17 +55,15 @@ async function run(context: Context, { port, open, model = [], example = false }
       ? await serverSource(context)
       : await folderSource(context);
   try {
-    const { close: _, ...given } = source;
-    const served = await startConsole({ ...given, port, models });
+    const { close: _, ...led } = source;
+    const served = await startConsole({ ...led, port, models });
     try {
       const shown = example ? 'an example, made up' : where;
-      if (out.json) out.object({ url: served.address, gallery: shown });
-      else
-        out.facts([
-          ['console', shown],
-          ['at', served.address],
-          ...(source.example ? [['passphrase', source.example.passphrase] as const] : []),
-        ]);
+      out.result({ url: served.address, gallery: shown }, [
+        ['console', shown],
+        ['at', served.address],
+        ...(source.example ? [['passphrase', source.example.passphrase] as const] : []),
+      ]);
       out.hint('The address opens the page once, in one browser. Ctrl-C ends it.');
       if (open && environment.stdout.isTTY) await show(served.address, signal);
       if (!signal.aborted)
@@ -96,7 +94,7 @@ interface Source extends Pick<ConsoleOptions, 'upstream' | 'gallery' | 'keyFile'
 /** What the settings say of the gallery and its key. */
 async function ofSettings({ settings }: Context): Promise<Pick<Source, 'gallery' | 'keyFile'>> {
   const keyFile = await sealedKey(settings.value('key'));
-  return { gallery: await addressOf(settings.value('gallery')), ...(keyFile ? { keyFile } : {}) };
+  return { gallery: await addressOf(settings.value('gallery')), ...given({ keyFile }) };
 }
 
 /**
@@ -104,19 +102,13 @@ async function ofSettings({ settings }: Context): Promise<Pick<Source, 'gallery'
  * is asked for here where it wants one.
  */
 async function serverSource(context: Context): Promise<Source> {
-  const { settings, secrets, signal } = context;
+  const { settings, signal } = context;
   const url = settings.value('gallery');
-  const source = tokenSource(settings);
-  const greet = async (token: string | undefined): Promise<Source> => {
-    const given = token === undefined ? {} : { token };
-    const service = new HttpService(url, given);
+  return withToken(context, async (token) => {
+    const upstream = { url, ...given({ token }) };
+    const service = new HttpService(url, given({ token }));
     await service.hello({ signal }).finally(() => service.close());
-    return { ...(await ofSettings(context)), upstream: { url, ...given }, close: async () => {} };
-  };
-  const token = await secrets.given(source);
-  return greet(token).catch(async (error) => {
-    if (token !== undefined || !(error instanceof HersError && error.code === 'UNAUTHENTICATED')) throw error;
-    return greet(await secrets.existing(source));
+    return { ...(await ofSettings(context)), upstream, close: async () => {} };
   });
 }
 

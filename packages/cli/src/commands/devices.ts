@@ -3,9 +3,9 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Collection, HersError, type Question, type Refusal } from '@hers/client';
-import { given, type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, messageOf } from '../exit.ts';
+import { messageOf, usageError } from '../exit.ts';
 import { namesIn } from '../fields.ts';
 import { isServer } from '../gallery.ts';
 import { columns } from '../output.ts';
@@ -55,11 +55,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     )
     .argument('<name>', 'what you call it; whoever keeps the gallery does not learn it');
   addBundleOptions(add)
-    .option(
-      '--enrol <number>',
-      'let it enrol so many records; none by default',
-      numberOption('--enrol', { whole: true }),
-    )
+    .number('--enrol <number>', 'let it enrol so many records; none by default', 'whole')
     .option('--into <partition>', 'with --enrol, in a collection with partitions: into this one')
     .example('hers devices add door-3 --make-token > door-3.device', 'A door that asks')
     .example('hers devices add gate --own-key --make-token > gate.device', 'A gate over a slow network')
@@ -86,7 +82,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     .example('hers devices list', 'One a line')
     .action(async () => {
       const { out } = context();
-      const all = await context().collection((collection) => collection.devices(), { read: true });
+      const all = await context().collection({ read: true }, (collection) => collection.devices());
       if (out.json) out.object({ devices: all });
       else if (all.length === 0) out.note('There are no devices yet; hers devices add makes one.');
       else
@@ -113,7 +109,7 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     .example('hers devices revoke door-3', 'One that was stolen')
     .action(async (names: string[]) => {
       const { out } = context();
-      await context().collection(async (collection) => {
+      await context().collection({}, async (collection) => {
         for (const name of names) await collection.revokeDevice(name);
       });
       if (out.json) out.object({ revoked: names });
@@ -126,17 +122,13 @@ export function addDevices(program: HersCommand, context: () => Context): void {
     .description(
       'Takes what devices have posted, has the server scan their questions, decrypts and ranks, and prints who it is, one line for each; records that devices enrol are indexed as far as they may. It runs until it is ended, and goes on where it was: each question is answered once. Nothing that the server sees depends on an answer, so whatever reads this output must not tell the server either.',
     )
-    .option('-n, --limit <number>', 'how many matches', numberOption('--limit', { whole: true }), 1)
-    .option(
-      '-t, --threshold <score>',
-      'only similarities from here up, or distances up to here',
-      numberOption('--threshold'),
-    )
+    .number('-n, --limit <number>', 'how many matches', 'whole', 1)
+    .number('-t, --threshold <score>', 'only similarities from here up, or distances up to here')
     .option('--select <fields>', 'show these fields of the matches, separated by commas', namesIn)
     .option('--group-by <field>', 'only the best match of all records that have the same keyword in this field')
     .option('--webhook <url>', 'post every answer there, as JSON: to a program inside your walls, never to the server')
     .option('--once', 'answer what is there, and end')
-    .option('--poll <seconds>', 'seconds between two looks', numberOption('--poll'), 1)
+    .number('--poll <seconds>', 'seconds between two looks', 'any', 1)
     .option('--no-enrol', 'leave what devices enrol where it is')
     .option('--remember <file>', 'where to remember what was answered; beside the key by default')
     .example('hers keeper --threshold 0.6', 'Print who stands at which door')
@@ -166,12 +158,12 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
   const { out, settings } = context;
   const { address, enrol, into, makeToken = false, ownKey, output } = flags;
   if (into !== undefined && enrol === undefined)
-    throw new CommandError(EXIT.usage, '--into says where a device enrols', 'say how many with --enrol');
+    throw usageError('--into says where a device enrols', 'say how many with --enrol');
   const gallery = settings.value('gallery');
   const several = address?.split(',');
   const where = several?.length === 1 ? address : (several ?? (isServer(gallery) ? gallery : undefined));
   const path = output === undefined ? undefined : context.path(output);
-  const { bundle, number, collection } = await context.collection(async (collection) => {
+  const { bundle, number, collection } = await context.collection({}, async (collection) => {
     let number: number | undefined;
     const token = async (device: number) => {
       const { TokenStore } = await import('@hers/server/tokens');
@@ -184,10 +176,8 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
     };
     const bundle = await collection.addDevice(name, {
       renew,
-      ...(ownKey ? { ownKey } : {}),
-      ...(enrol === undefined ? {} : { enrol: { most: enrol, ...(into === undefined ? {} : { partition: into }) } }),
-      ...(where === undefined ? {} : { address: where }),
-      ...(makeToken ? { token } : {}),
+      ...given({ ownKey, address: where, token: makeToken ? token : undefined }),
+      ...(enrol === undefined ? {} : { enrol: { most: enrol, ...given({ partition: into }) } }),
     });
     number = (await collection.devices()).findLast((each) => each.name === name)!.number;
     return { bundle, number, collection: collection.name };
@@ -196,8 +186,7 @@ async function makeBundle(context: Context, name: string, flags: AddFlags, renew
   else if (path === undefined) for (const line of bundle.trimEnd().split('\n')) out.line(line);
   else {
     await writePrivately(path, { replace: renew }, (file) => file.writeFile(bundle));
-    if (out.json) out.object({ device: name, number, file: path });
-    else out.line(`The bundle of ${name} is in ${path}.`);
+    out.result({ device: name, number, file: path }, `The bundle of ${name} is in ${path}.`);
   }
   if (!makeToken && !renew)
     out.hint(
@@ -227,8 +216,7 @@ async function keep(context: Context, flags: KeeperFlags): Promise<void> {
       ...given({ threshold: flags.threshold, select: flags.select, groupBy: flags.groupBy }),
       onRefused: (refusal) => tellRefusal(context, refusal),
       onEnrolled: ({ device, time, id, nonce }) => {
-        if (out.json) out.object({ enrolled: id, device, time, nonce });
-        else out.line(`${time.toISOString()}  ${device}  enrolled ${id}`);
+        out.result({ enrolled: id, device, time, nonce }, `${time.toISOString()}  ${device}  enrolled ${id}`);
       },
     });
     for await (const question of asked) {
@@ -241,7 +229,7 @@ async function keep(context: Context, flags: KeeperFlags): Promise<void> {
   try {
     for (;;) {
       try {
-        await context.collection(async (collection) => {
+        await context.collection({}, async (collection) => {
           delay = FIRST_PAUSE_MS;
           await answer(collection);
         });
@@ -283,10 +271,9 @@ function tellRefusal({ out }: Context, { reason, message, device, time, nonce }:
 function webhookOf(text: string, gallery: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol))
-    throw new CommandError(EXIT.usage, `--webhook takes an address, such as http://127.0.0.1:8080/asked, not ${text}`);
+    throw usageError(`--webhook takes an address, such as http://127.0.0.1:8080/asked, not ${text}`);
   if (isServer(gallery) && new URL(gallery).host === url.host)
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       'the webhook is the server of the gallery itself, which must not learn an answer',
       'name a program inside your walls',
     );

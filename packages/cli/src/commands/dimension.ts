@@ -2,8 +2,7 @@
 
 import type { Metric } from '@hers/scheme';
 import type { GraphDistanceEstimate } from '@hers/training/dimension';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { addRowOptions, type RowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
@@ -25,18 +24,14 @@ export function addDimension(program: HersCommand, context: () => Context): void
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
-    .addOption(
-      new Option('--metric <metric>', 'how they are compared; with cosine, angles are measured and lengths ignored')
-        .choices(['cosine', 'dot', 'euclidean'])
-        .default('cosine'),
+    .choice(
+      '--metric <metric>',
+      'how they are compared; with cosine, angles are measured and lengths ignored',
+      ['cosine', 'dot', 'euclidean'],
+      'cosine',
     )
-    .option('--neighbours <number>', 'how many are looked at', numberOption('--neighbours', { whole: true }), 20)
-    .option(
-      '--sample <number>',
-      'take at most so many vectors, evenly',
-      numberOption('--sample', { whole: true }),
-      5000,
-    )
+    .number('--neighbours <number>', 'how many are looked at', 'whole', 20)
+    .number('--sample <number>', 'take at most so many vectors, evenly', 'whole', 5000)
     .example('hers dimension people.npy', 'Three estimates, and which dimensions to try')
     .action((file: string, options: DimensionOptions) => estimate(context(), file, options));
 }
@@ -64,19 +59,16 @@ async function estimate(context: Context, argument: string, options: DimensionOp
   );
   const [two, likelihood] = [twoNearestDimension(near), likelihoodDimension(near)];
   progress.end();
-  const found = graphs.flatMap((each) => each.dimension ?? []);
-  const recommended = recommendedDimensions([...found, two, likelihood], dimension);
-  if (out.json) {
-    out.object({
-      ...{ vectors: taken, dimension, distance, neighbours: k },
-      graphDistance: graphs.map(({ k, dimension, refusal, connected, residual }) => ({
-        ...{ k, estimate: dimension ?? null, connected, residual: residual ?? null, refusal: refusal ?? null },
-      })),
-      ...{ twoNearest: two, maximumLikelihood: likelihood, recommended },
-    });
-    return;
-  }
-  out.facts([
+  const byGraphs = graphs.flatMap((each) => each.dimension ?? []);
+  const recommended = recommendedDimensions([...byGraphs, two, likelihood], dimension);
+  const found = {
+    ...{ vectors: taken, dimension, distance, neighbours: k },
+    graphDistance: graphs.map(({ k, dimension, refusal, connected, residual }) => ({
+      ...{ k, estimate: dimension ?? null, connected, residual: residual ?? null, refusal: refusal ?? null },
+    })),
+    ...{ twoNearest: two, maximumLikelihood: likelihood, recommended },
+  };
+  out.result(found, [
     ['vectors', taken < total ? `${count(taken)} of ${count(total)}` : count(total)],
     ['dimension', String(dimension)],
     ['compared by', distance === 'angle' ? 'angles' : 'distances'],

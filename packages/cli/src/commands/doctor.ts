@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { styleText } from 'node:util';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { EXIT, usageError } from '../exit.ts';
 import type { Finding, Level } from '../machine-checks.ts';
 import { printable } from '../output.ts';
 import type { RepairFlags } from '../repair.ts';
@@ -43,8 +43,7 @@ export function addDoctor(program: HersCommand, context: () => Context): void {
 }
 
 async function doctor(context: Context, scrub: boolean, { into, unlisted }: RepairFlags): Promise<void> {
-  if (into !== undefined || unlisted)
-    throw new CommandError(EXIT.usage, '--into and --unlisted are about a repair', 'add --repair');
+  if (into !== undefined || unlisted) throw usageError('--into and --unlisted are about a repair', 'add --repair');
   const { configuration, gallery, key } = await import('../gallery-checks.ts');
   const { cryptography, disk, kernel, memory, processor, versions } = await import('../machine-checks.ts');
   const { out, settings, environment } = context;

@@ -1,13 +1,12 @@
 // `hers fields`, `update-payload` and `expire`: what records can be filtered by, and what follows
 // from it.
 
-import { type Collection, type ExpiryReceipt, type Fields, HersError, type PayloadUpdate } from '@hers/client';
+import { type ExpiryReceipt, type Fields, HersError, type PayloadUpdate } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
+import { absentError, CommandError, EXIT, endingOf, stoppedAt, usageError } from '../exit.ts';
 import { fieldsIn, fieldsText, namesIn, unfinishedText } from '../fields.ts';
-import type { Gallery } from '../gallery.ts';
 import { updatesFrom } from '../input/jsonl.ts';
 import { inParts } from '../input/lines.ts';
 import { columns, count, counted, duration } from '../output.ts';
@@ -95,14 +94,10 @@ export function addFields(program: HersCommand, context: () => Context): void {
     .action((name: string | undefined, flags: ExpireFlags) => expire(context(), name, flags));
 }
 
-const named = (gallery: Gallery, name: string | undefined): Promise<Collection> =>
-  name === undefined ? gallery.collection() : gallery.database.collection(name);
-
 async function list(context: Context, name: string | undefined): Promise<void> {
   const { out } = context;
-  const described = await context.gallery(
-    async (gallery) => gallery.database.describe((await named(gallery, name)).name),
-    { read: true },
+  const described = await context.collection({ read: true, collection: name }, (collection, { database }) =>
+    database.describe(collection.name),
   );
   const { name: collection, fields, unfinishedFields } = described;
   const unfinished = Object.keys(unfinishedFields);
@@ -115,20 +110,16 @@ async function list(context: Context, name: string | undefined): Promise<void> {
 async function add(context: Context, name: string, given: readonly string[]): Promise<void> {
   const { out } = context;
   const fields = given.reduce<Fields>((before, text) => fieldsIn(text, before), {});
-  await context.gallery(async (gallery) => {
-    const collection = await named(gallery, name);
+  await context.collection({ collection: name }, async (collection) => {
     const before = await collection.fields();
     const words = { label: 'Filling fields', none: 'no block has them yet', some: 'have them' };
     const { ms } = await context.inBlocks(words, (options) => collection.addFields(fields, options));
     const now = await collection.fields();
     const records = await collection.count();
     const added = Object.keys(fields).filter((field) => !Object.hasOwn(before, field));
-    if (out.json) {
-      out.object({ collection: name, fields: now, added, records, seconds: ms / 1000 });
-      return;
-    }
     const what = added.length > 0 ? `${added.join(', ')} added` : 'there was no other field to add';
-    out.line(
+    out.result(
+      { collection: name, fields: now, added, records, seconds: ms / 1000 },
       `${name}: ${what}; its ${counted(records, 'record')} can be filtered by ${fieldsText(now)}. That took ${duration(ms)}.`,
     );
   });
@@ -137,13 +128,11 @@ async function add(context: Context, name: string, given: readonly string[]): Pr
 async function drop(context: Context, name: string, given: readonly string[], yes: boolean): Promise<void> {
   const { out } = context;
   const names = given.flatMap(namesIn);
-  const left = await context.gallery(async (gallery) => {
-    const collection = await named(gallery, name);
+  const left = await context.collection({ collection: name }, async (collection) => {
     const fields = await collection.fields();
     const unknown = names.find((field) => !Object.hasOwn(fields, field));
     if (unknown !== undefined)
-      throw new CommandError(
-        EXIT.absent,
+      throw absentError(
         `${name} has no field ${JSON.stringify(unknown)}`,
         Object.keys(fields).length > 0 ? `it has ${fieldsText(fields)}` : 'it has none',
         'NOT_FOUND',
@@ -170,13 +159,12 @@ async function update(
   const { environment, out, signal } = context;
   const isOne = id !== undefined && (payload !== undefined) !== remove && file === undefined;
   if (!isOne && !(id === undefined && file !== undefined && !remove))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       'name a record and its new payload, a record and --remove, or a file with --file',
       '`hers update-payload --help` shows each',
     );
   const one = isOne ? [remove ? { id: id! } : { id: id!, payload: payloadIn(payload!) }] : undefined;
-  await context.collection(async (collection) => {
+  await context.collection({}, async (collection) => {
     const fields = await collection.fields();
     using progress = context.progress({ label: 'Changing payloads', unit: 'records' });
     let read = 0;
@@ -203,7 +191,7 @@ function payloadIn(text: string): NonNullable<PayloadUpdate['payload']> | null {
   try {
     return JSON.parse(text);
   } catch {
-    throw new CommandError(EXIT.usage, 'the payload is not JSON', `write it as '{"city": "London"}'`);
+    throw usageError('the payload is not JSON', `write it as '{"city": "London"}'`);
   }
 }
 
@@ -233,27 +221,20 @@ async function expire(
   const { out } = context;
   const path = file === undefined ? undefined : context.path(file);
   if (path !== undefined && isFileThere(path)) throw taken(path);
-  const receipt = await context.gallery(
-    async (gallery) => {
-      const collection = await named(gallery, name);
-      const run = () => collection.expire({ isDryRun: dryRun, withIds: ids });
-      return path === undefined ? run() : written(context, path, run);
-    },
-    { read: dryRun },
-  );
-  if (out.json) out.object(receipt);
-  else {
-    out.facts([
-      ['collection', receipt.collection],
-      [dryRun ? 'would be deleted' : 'deleted', counted(receipt.count, 'record')],
-      ['time', receipt.time],
-      ['version', String(receipt.version)],
-      ['manifest', receipt.manifestHash],
-      ...(receipt.ids ?? []).map((id) => ['id', id] as const),
-      ...(path === undefined ? [] : [['receipt', path] as const]),
-    ]);
-    if (!dryRun && receipt.count > 0) out.hint('hers optimize removes them from the disk.');
-  }
+  const receipt = await context.collection({ read: dryRun, collection: name }, async (collection) => {
+    const run = () => collection.expire({ isDryRun: dryRun, withIds: ids });
+    return path === undefined ? run() : written(context, path, run);
+  });
+  out.result(receipt, [
+    ['collection', receipt.collection],
+    [dryRun ? 'would be deleted' : 'deleted', counted(receipt.count, 'record')],
+    ['time', receipt.time],
+    ['version', String(receipt.version)],
+    ['manifest', receipt.manifestHash],
+    ...(receipt.ids ?? []).map((id) => ['id', id] as const),
+    ...(path === undefined ? [] : [['receipt', path] as const]),
+  ]);
+  if (!dryRun && receipt.count > 0) out.hint('hers optimize removes them from the disk.');
 }
 
 /**

@@ -1,9 +1,9 @@
 // `hers import`: vectors from a file or a pipe into a collection.
 
 import { type Collection, type CollectionIndex, HersError, type Partition, type UpsertResult } from '@hers/client';
-import { type HersCommand, numberOption } from '../command.ts';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, endingOf, stoppedAt } from '../exit.ts';
+import { CommandError, EXIT, endingOf, inputError, stoppedAt, usageError } from '../exit.ts';
 import { hasColumns } from '../input/companions.ts';
 import { type RecordOptions, RecordStream } from '../input/records.ts';
 import { addRowOptions, openRows, type RowFile, type RowOptions } from '../input/rows.ts';
@@ -46,8 +46,8 @@ export function addImport(program: HersCommand, context: () => Context): void {
       'from .jsonl keep nothing but id and vector; by default a field that would be lost is refused',
     )
     .option('--payloads <file>', 'payloads from a .jsonl file, one a line, or from the columns of a .csv file')
-    .option('--skip <rows>', 'skip this many rows at the start', numberOption('--skip', { whole: true }))
-    .option('--limit <rows>', 'import at most so many rows', numberOption('--limit', { whole: true }))
+    .number('--skip <rows>', 'skip this many rows at the start', 'whole')
+    .number('--limit <rows>', 'import at most so many rows', 'whole')
     .option(
       '--optimize',
       'put all records into blocks at the end, so that every search is encrypted; without it, those that do not fill a block stay pending, and searches compare them here, in the clear',
@@ -72,7 +72,7 @@ async function importFile(context: Context, argument: string, flags: ImportFlags
   const { environment, out } = context;
   checkIdOptions(flags);
   if (flags.payload === false && flags.payloads !== undefined)
-    throw new CommandError(EXIT.usage, '--no-payload and --payloads exclude each other', 'give one of them');
+    throw usageError('--no-payload and --payloads exclude each other', 'give one of them');
   const { payload: fields, ...rest } = flags;
   const options = { ...rest, ...(fields === undefined ? {} : { payload: fields || [] }) };
   // Opened before the key: a wrong file name, or rows without ids, should not cost a passphrase.
@@ -80,7 +80,7 @@ async function importFile(context: Context, argument: string, flags: ImportFlags
   const stream = new RecordStream(environment, file, options, out);
   try {
     await stream.begin();
-    await context.collection(async (collection, { database }) => {
+    await context.collection({}, async (collection, { database }) => {
       await stream.check(collection.plan);
       const started = performance.now();
       const written = await write(context, collection, file, stream);
@@ -102,9 +102,8 @@ function checkIdOptions({ ids, id, rowIds, idPrefix }: ImportFlags): void {
   const naming = [...(ids === undefined ? [] : ['--ids']), ...(id === undefined ? [] : ['--id'])];
   const [one, two] = [...naming.slice(0, 1), ...numbering];
   if (numbering.length > 0 && two !== undefined)
-    throw new CommandError(EXIT.usage, `${one} and ${two} exclude each other`, 'give one of them');
-  if (idPrefix === '')
-    throw new CommandError(EXIT.usage, '--id-prefix takes some text', '--row-ids numbers rows without any');
+    throw usageError(`${one} and ${two} exclude each other`, 'give one of them');
+  if (idPrefix === '') throw usageError('--id-prefix takes some text', '--row-ids numbers rows without any');
 }
 
 /**
@@ -215,8 +214,7 @@ async function summarise(
   }
   if (read === 0) out.note('There were no rows to import.');
   if (bad > 0 && written + unchanged === 0)
-    throw new CommandError(
-      EXIT.input,
+    throw inputError(
       bad === 1 ? 'the only row could not be used' : `none of the ${count(bad)} rows could be used`,
       'see what is said about them',
     );

@@ -5,11 +5,11 @@ import { join, relative } from 'node:path';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { absentError } from '../exit.ts';
 import { addressOf } from '../gallery.ts';
 import { versionsOf } from '../keys.ts';
 import { makePrivateFolder, writePrivately } from '../private-file.ts';
-import { CONFIG_FILE, isServer, SETTINGS } from '../settings.ts';
+import { CONFIG_FILE, flagOf, isServer, SETTINGS, variableOf } from '../settings.ts';
 
 interface InitOptions {
   readonly unsealed?: boolean;
@@ -36,16 +36,11 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const folder = context.path(argument);
   const config = join(folder, CONFIG_FILE);
   if (isFileThere(config))
-    throw new CommandError(
-      EXIT.absent,
-      `${config} exists already`,
-      'look at it with `hers config`, or choose another folder',
-    );
+    throw absentError(`${config} exists already`, 'look at it with `hers config`, or choose another folder');
   // A key or a gallery that was named, and not just found, is somebody's choice.
   const named = (name: 'key' | 'gallery') => {
     const { value, origin } = context.settings.get(name)!;
-    const { flag, variable } = SETTINGS[name];
-    return origin === flag || origin === variable ? value : undefined;
+    return [flagOf(name), variableOf(name)].includes(origin) ? value : undefined;
   };
   const [namedKey, namedGallery] = [named('key'), named('gallery')];
   const key = namedKey ?? join(folder, SETTINGS.key.default);
@@ -53,12 +48,12 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   const server = isServer(gallery);
   const keyExists = existsSync(key);
   if (keyExists && namedKey === undefined)
-    throw new CommandError(EXIT.absent, `${key} exists already`, `use it with --key ${key}, or choose another folder`);
+    throw absentError(`${key} exists already`, `use it with --key ${key}, or choose another folder`);
   if (!keyExists) isFileThere(key);
   const examples = example ? await import('../example.ts') : undefined;
   const inTheWay = examples?.exampleFiles(join(folder, 'example')).find(isFileThere);
   if (inTheWay !== undefined)
-    throw new CommandError(EXIT.absent, `${inTheWay} exists already`, 'leave out --example, or choose another folder');
+    throw absentError(`${inTheWay} exists already`, 'leave out --example, or choose another folder');
   // Without a passphrase, nothing is begun.
   const newKey = keyExists ? undefined : await context.keys.make({ unsealed });
   await makePrivateFolder(folder);
@@ -72,11 +67,8 @@ async function init(context: Context, argument: string, { unsealed = false, exam
   await writePrivately(config, { replace: false }, (file) => file.writeFile(`${JSON.stringify(content, null, 2)}\n`));
   await examples?.writeExample(join(folder, 'example'));
 
-  if (out.json) {
-    out.object({ config, key, keyMade: !keyExists, gallery, ...(example ? { example: join(folder, 'example') } : {}) });
-    return;
-  }
-  out.facts([
+  const made = { config, key, keyMade: !keyExists, gallery };
+  out.result({ ...made, ...(example ? { example: join(folder, 'example') } : {}) }, [
     ['configuration', config],
     ['key', `${key}${keyExists ? ' (was there)' : unsealed ? ' (not sealed)' : ' (sealed by the passphrase)'}`],
     ['gallery', gallery],

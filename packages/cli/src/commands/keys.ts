@@ -26,12 +26,10 @@ export function addKeys(program: HersCommand, context: () => Context): void {
       const { settings, out } = context();
       const path = file === undefined ? settings.value('key') : context().path(file);
       await context().keys.create(path, { unsealed });
-      if (out.json) out.object({ key: path, sealed: !unsealed });
-      else
-        out.facts([
-          ['key', path],
-          ['sealed', unsealed ? 'no' : 'by the passphrase'],
-        ]);
+      out.result({ key: path, sealed: !unsealed }, [
+        ['key', path],
+        ['sealed', unsealed ? 'no' : 'by the passphrase'],
+      ]);
       out.hint('Keep a copy of it elsewhere: nobody can read a gallery without its key.');
     });
 
@@ -84,25 +82,22 @@ async function show({ settings, keys, out }: Context): Promise<void> {
     .catch(() => 0);
   const print = seed && fingerprint(seed);
   const rights = (mode & 0o777).toString(8).padStart(3, '0');
-  if (out.json) {
-    const file = { key: path, sealed, fingerprint: print ?? null, mode: rights };
-    out.object({ ...file, changed: mtime.toISOString(), collectionsSeen: seen });
-    return;
-  }
-  out.facts([
+  const changed = mtime.toISOString();
+  const facts = { key: path, sealed, fingerprint: print ?? null, mode: rights, changed, collectionsSeen: seen };
+  out.result(facts, [
     ['key', path],
     ['sealed', sealed ? 'by a passphrase' : 'no: whoever can read the file can read the galleries'],
     ['fingerprint', print ?? 'needs the passphrase: set HERS_PASSPHRASE'],
     ['permissions', rights],
-    ['changed', mtime.toISOString()],
-    ['seen so far', `${counted(seen, 'collection')}`],
+    ['changed', changed],
+    ['seen so far', counted(seen, 'collection')],
   ]);
 }
 
 async function rotate(context: Context): Promise<void> {
   const { out } = context;
   const words = { label: 'Re-encrypting', none: 'nothing was re-encrypted yet', some: 'are re-encrypted' };
-  await context.collection(async (collection) => {
+  await context.collection({}, async (collection) => {
     const { result: epoch, ms } = await context.inBlocks(words, (options) => collection.rotateKey(options));
     if (out.json) out.object({ collection: collection.name, epoch, seconds: ms / 1000 });
     else out.line(`${collection.name} is encrypted under key number ${epoch + 1}; that took ${duration(ms)}.`);

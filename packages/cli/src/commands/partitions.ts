@@ -26,18 +26,14 @@ export function addPartitions(program: HersCommand, context: () => Context): voi
 
 async function list(context: Context, name: string | undefined, names: readonly string[] | undefined): Promise<void> {
   const { out } = context;
-  const { collection, partitions } = await context.gallery(
-    async (gallery) => {
-      const collection = name === undefined ? await gallery.collection() : await gallery.database.collection(name);
-      const all = await collection.partitions();
-      const none = { records: 0, pending: 0, blocks: 0 };
-      const partitions: Partition[] = names
-        ? names.map((each) => ({ name: each, ...none, handle: collection.partitionHandle(each) }))
-        : all;
-      return { collection: collection.name, partitions };
-    },
-    { read: true },
-  );
+  const { collection, partitions } = await context.collection({ read: true, collection: name }, async (collection) => {
+    const all = await collection.partitions();
+    const none = { records: 0, pending: 0, blocks: 0 };
+    const partitions: Partition[] = names
+      ? names.map((each) => ({ name: each, ...none, handle: collection.partitionHandle(each) }))
+      : all;
+    return { collection: collection.name, partitions };
+  });
   if (out.json)
     out.object({
       collection,

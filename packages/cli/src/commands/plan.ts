@@ -1,8 +1,8 @@
 // `hers plan`: which profile vectors need, from how close their neighbours are to one another.
 
 import { type Integrity, type Metric, type Plan, type Profile, plan } from '@hers/scheme';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { dot } from '@hers/vectors/linear-algebra';
+import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { addRowOptions, type RowOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors } from '../input/vectors.ts';
@@ -32,24 +32,16 @@ export function addPlan(program: HersCommand, context: () => Context): void {
       )
       .argument('<file>', 'vectors: .npy, .csv, .jsonl, or - for standard input'),
   )
-    .addOption(
-      new Option('--metric <metric>', 'how they are compared')
-        .choices(['cosine', 'dot', 'euclidean'])
-        .default('cosine'),
+    .choice('--metric <metric>', 'how they are compared', ['cosine', 'dot', 'euclidean'], 'cosine')
+    .number('--norm-bound <number>', 'the largest norm; that of the file by default')
+    .choice(
+      '--integrity <level>',
+      'strong: with checksum canaries, which exact does without',
+      ['standard', 'strong'],
+      'standard',
     )
-    .option('--norm-bound <number>', 'the largest norm; that of the file by default', numberOption('--norm-bound'))
-    .addOption(
-      new Option('--integrity <level>', 'strong: with checksum canaries, which exact does without')
-        .choices(['standard', 'strong'])
-        .default('standard'),
-    )
-    .option(
-      '--sample <number>',
-      'take at most so many vectors, evenly',
-      numberOption('--sample', { whole: true }),
-      2000,
-    )
-    .option('--loss <share>', 'how many of the first matches may change', numberOption('--loss'), 0.005)
+    .number('--sample <number>', 'take at most so many vectors, evenly', 'whole', 2000)
+    .number('--loss <share>', 'how many of the first matches may change', 'any', 0.005)
     .example('hers plan people.npy', 'What each profile costs, and which to take')
     .example('hers plan people.npy --metric euclidean --loss 0.001', 'Distances, and one first match in a thousand')
     .action((file: string, options: PlanOptions) => recommend(context(), file, options));
@@ -64,7 +56,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
     const at = Math.floor((i * total) / taken) * dimension;
     return vectors.subarray(at, at + dimension);
   });
-  const normBound = options.normBound ?? rows.reduce((most, row) => Math.max(most, norm(row)), 0);
+  const normBound = options.normBound ?? rows.reduce((most, row) => Math.max(most, Math.sqrt(dot(row, row))), 0);
   const gaps = neighbourGaps(rows, metric);
   const found = PROFILES.map((profile) => {
     const checks = profile === 'exact' || profile === 'open' ? {} : { integrity };
@@ -115,16 +107,6 @@ async function recommend(context: Context, argument: string, options: PlanOption
   );
 }
 
-function norm(row: Float32Array): number {
-  return Math.sqrt(product(row, row));
-}
-
-function product(a: Float32Array, b: Float32Array): number {
-  let sum = 0;
-  for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;
-  return sum;
-}
-
 export interface NeighbourGap {
   /** By how much the nearest neighbour is ahead of the second. */
   readonly gap: number;
@@ -134,17 +116,21 @@ export interface NeighbourGap {
 
 /** For each vector. Copies of one vector are as good as one another, so they are left out. */
 export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): NeighbourGap[] {
-  const squares = rows.map((row) => product(row, row));
+  const squares = rows.map((row) => dot(row, row));
   const gaps: NeighbourGap[] = [];
   rows.forEach((row, i) => {
     let [best, second, nearest] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
     rows.forEach((other, j) => {
       if (i === j) return;
-      const dot = product(row, other);
+      const along = dot(row, other);
       const [square, otherSquare] = [squares[i]!, squares[j]!];
       const score =
-        metric === 'dot' ? dot : metric === 'cosine' ? dot / Math.sqrt(square * otherSquare) : 2 * dot - otherSquare;
-      if (score > best) [best, second, nearest] = [score, best, Math.max(0, square + otherSquare - 2 * dot)];
+        metric === 'dot'
+          ? along
+          : metric === 'cosine'
+            ? along / Math.sqrt(square * otherSquare)
+            : 2 * along - otherSquare;
+      if (score > best) [best, second, nearest] = [score, best, Math.max(0, square + otherSquare - 2 * along)];
       else if (score > second) second = score;
     });
     if (best - second > 1e-9) gaps.push({ gap: best - second, nearest });

@@ -3,9 +3,9 @@
 import type { StoredRecord } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import { writeNpy } from '@hers/vectors/npy';
-import { given, type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { EXIT, usageError } from '../exit.ts';
 import { FILTER, filterIn, PARTITIONS } from '../fields.ts';
 import { idsFrom } from '../input/companions.ts';
 import { inParts } from '../input/lines.ts';
@@ -81,17 +81,13 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     .action(async ({ filter, partitions }: { filter?: string; partitions?: readonly string[] }) => {
       const { out } = context();
       const named = partitions === undefined ? {} : { partitions };
-      const { records, pending } = await context().collection(
-        async (collection, { database }) => {
-          const found = await collection.count({ ...(await filterIn(collection, filter)), ...named });
-          // With a filter it is asked for as well: a server must not see that there is one.
-          const described = partitions === undefined ? await database.describe(collection.name) : undefined;
-          return { records: found, pending: filter === undefined ? described?.pending : undefined };
-        },
-        { read: true },
-      );
-      if (out.json) out.object({ records, ...(pending === undefined ? {} : { pending }) });
-      else out.line(String(records));
+      const { records, pending } = await context().collection({ read: true }, async (collection, { database }) => {
+        const found = await collection.count({ ...(await filterIn(collection, filter)), ...named });
+        // With a filter it is asked for as well: a server must not see that there is one.
+        const described = partitions === undefined ? await database.describe(collection.name) : undefined;
+        return { records: found, pending: filter === undefined ? described?.pending : undefined };
+      });
+      out.result({ records, ...(pending === undefined ? {} : { pending }) }, String(records));
       // In --json it is a field, and a script that counts wants the number alone.
       if (pending) out.hint(pendingText(pending, records));
     });
@@ -104,7 +100,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
     )
     .option(...FILTER)
     .option(...PARTITIONS)
-    .option('-n, --limit <number>', 'at most so many', numberOption('--limit', { whole: true }))
+    .number('-n, --limit <number>', 'at most so many', 'whole')
     .option('--after <id>', 'only those behind this one')
     .example('hers list | head -n 3', 'The first three')
     .example('hers list --filter "city = Delft and not since < 1995"', 'Those that pass')
@@ -115,7 +111,7 @@ export function addRecords(program: HersCommand, context: () => Context): void {
 async function givenIds({ environment }: Context, ids: readonly string[], { ids: file }: IdFlags): Promise<string[]> {
   const all = [...ids];
   if (file !== undefined) for await (const id of idsFrom(environment, file)) if (id !== '') all.push(id);
-  if (all.length === 0) throw new CommandError(EXIT.usage, 'no ids were given', 'name some, or a file with --ids');
+  if (all.length === 0) throw usageError('no ids were given', 'name some, or a file with --ids');
   return all;
 }
 
@@ -126,48 +122,44 @@ async function get(
 ): Promise<void> {
   const { out } = context;
   if (all && (ids.length > 0 || flags.ids !== undefined))
-    throw new CommandError(EXIT.usage, '--all and single ids exclude each other', 'give one of them');
+    throw usageError('--all and single ids exclude each other', 'give one of them');
   const path = output === undefined ? undefined : context.path(output);
   if (path !== undefined && isFileThere(path)) throw taken(path);
   const named = all ? undefined : await givenIds(context, ids, flags);
-  await context.collection(
-    async (collection) => {
-      let asked = 0;
-      let found = 0;
-      using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
-      const records = async function* (): AsyncGenerator<StoredRecord> {
-        for await (const part of inParts(named ?? collection.list(), TOGETHER)) {
-          context.signal.throwIfAborted();
-          const got = await collection.get(part);
-          asked += part.length;
-          found += got.length;
-          yield* got;
-          progress.update(asked);
-        }
-      };
-      if (path === undefined) {
-        for await (const record of records()) {
-          print(context, record);
-          await out.taken();
-        }
-      } else {
-        await writePrivately(path, { replace: false }, async (file) => {
-          const vectors = async function* () {
-            for await (const { vector } of records()) yield vector;
-          };
-          await writeNpy(file, collection.plan.dimension, vectors());
-        });
-        if (out.json) out.object({ file: path, records: found });
-        else out.line(`${counted(found, 'vector')} written to ${path}.`);
+  await context.collection({ read: true }, async (collection) => {
+    let asked = 0;
+    let found = 0;
+    using progress = context.progress({ label: 'Reading', unit: 'records', total: await collection.count() });
+    const records = async function* (): AsyncGenerator<StoredRecord> {
+      for await (const part of inParts(named ?? collection.list(), TOGETHER)) {
+        context.signal.throwIfAborted();
+        const got = await collection.get(part);
+        asked += part.length;
+        found += got.length;
+        yield* got;
+        progress.update(asked);
       }
-      progress.end();
-      if (found < asked) {
-        out.note(`${counted(asked - found, 'id')} not found.`);
-        context.exit = EXIT.no;
+    };
+    if (path === undefined) {
+      for await (const record of records()) {
+        print(context, record);
+        await out.taken();
       }
-    },
-    { read: true },
-  );
+    } else {
+      await writePrivately(path, { replace: false }, async (file) => {
+        const vectors = async function* () {
+          for await (const { vector } of records()) yield vector;
+        };
+        await writeNpy(file, collection.plan.dimension, vectors());
+      });
+      out.result({ file: path, records: found }, `${counted(found, 'vector')} written to ${path}.`);
+    }
+    progress.end();
+    if (found < asked) {
+      out.note(`${counted(asked - found, 'id')} not found.`);
+      context.exit = EXIT.no;
+    }
+  });
 }
 
 function print({ out }: Context, record: StoredRecord): void {
@@ -185,7 +177,7 @@ async function remove(context: Context, ids: readonly string[], flags: DeleteFla
   const { out } = context;
   const { filter, dryRun = false } = flags;
   if (filter !== undefined && (ids.length > 0 || flags.ids !== undefined))
-    throw new CommandError(EXIT.usage, '--filter and single ids exclude each other', 'give one of them');
+    throw usageError('--filter and single ids exclude each other', 'give one of them');
   const outcome = filter === undefined ? removeNamed(context, ids, flags) : removePassing(context, filter, flags);
   const { deleted, missing } = await outcome;
   if (out.json)
@@ -208,16 +200,12 @@ async function removeNamed(
   { dryRun = false, ...flags }: DeleteFlags,
 ): Promise<Deleted> {
   const all = [...new Set(await givenIds(context, ids, flags))];
-  const deleted = await context.collection(
-    async (collection) => {
-      if (!dryRun) return collection.delete(all);
-      let there = 0;
-      for await (const hasId of inParts(all, TOGETHER))
-        there += await collection.count({ filter: { must: { hasId } } });
-      return there;
-    },
-    { read: dryRun },
-  );
+  const deleted = await context.collection({ read: dryRun }, async (collection) => {
+    if (!dryRun) return collection.delete(all);
+    let there = 0;
+    for await (const hasId of inParts(all, TOGETHER)) there += await collection.count({ filter: { must: { hasId } } });
+    return there;
+  });
   return { deleted, missing: all.length - deleted };
 }
 
@@ -226,31 +214,24 @@ async function removePassing(
   text: string,
   { dryRun = false, yes = false }: DeleteFlags,
 ): Promise<Deleted> {
-  return context.collection(
-    async (collection) => {
-      const filter = (await filterIn(collection, text)).filter!;
-      const passing = await collection.count({ filter });
-      if (dryRun || passing === 0) return { deleted: passing };
-      const total = count(await collection.count());
-      await confirmed(context, yes, `Delete ${count(passing)} of the ${total} records of ${collection.name}?`);
-      return { deleted: await collection.delete({ filter }) };
-    },
-    { read: dryRun },
-  );
+  return context.collection({ read: dryRun }, async (collection) => {
+    const filter = (await filterIn(collection, text)).filter!;
+    const passing = await collection.count({ filter });
+    if (dryRun || passing === 0) return { deleted: passing };
+    const total = count(await collection.count());
+    await confirmed(context, yes, `Delete ${count(passing)} of the ${total} records of ${collection.name}?`);
+    return { deleted: await collection.delete({ filter }) };
+  });
 }
 
 async function list(context: Context, { filter, partitions, limit, after }: ListFlags): Promise<void> {
   const { out } = context;
-  await context.collection(
-    async (collection) => {
-      const options = { ...(await filterIn(collection, filter)), ...given({ partitions, limit, after }) };
-      for await (const id of collection.list(options)) {
-        context.signal.throwIfAborted();
-        if (out.json) out.object({ id });
-        else out.line(id);
-        await out.taken();
-      }
-    },
-    { read: true },
-  );
+  await context.collection({ read: true }, async (collection) => {
+    const options = { ...(await filterIn(collection, filter)), ...given({ partitions, limit, after }) };
+    for await (const id of collection.list(options)) {
+      context.signal.throwIfAborted();
+      out.result({ id }, id);
+      await out.taken();
+    }
+  });
 }

@@ -7,10 +7,9 @@ import { basename } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { Profile } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
-import { Option } from 'commander';
-import { type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { inputError, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
 import { mayReplace, writePrivately } from '../private-file.ts';
@@ -44,82 +43,89 @@ export function addReport(program: HersCommand, context: () => Context): void {
   )
     .requiredOption('-o, --output <name>', 'where it goes: <name>.md with its plots <name>-*.svg, and <name>.html')
     .option('--compressor <file>', 'an .onnx file from hers train; without one, vectors are encrypted as they are')
-    .addOption(
-      new Option('-p, --profile <profile>', 'of the encrypted collection')
-        .choices(['compact', 'small', 'exact'])
-        .default('compact'),
-    )
+    .choice('-p, --profile <profile>', 'of the encrypted collection', ['compact', 'small', 'exact'], 'compact')
     .option('--metric <metric>', 'how vectors are compared: a report is made for cosine alone', 'cosine')
-    .option(
+    .number(
       '--sample <number>',
       'take at most so many vectors, of whole people, up to 10000; an FPIR of 0.1 % takes 3000 of people who are not enrolled',
-      numberOption('--sample', { whole: true }),
+      'whole',
       2000,
     )
-    .option('--draws <number>', 'how often people are drawn again', numberOption('--draws', { whole: true }), 200)
-    .option('--random <number>', 'the same number takes the same people', numberOption('--random', { whole: true }), 1)
+    .number('--draws <number>', 'how often people are drawn again', 'whole', 200)
+    .number('--random <number>', 'the same number takes the same people', 'whole', 1)
     .option('--replace', 'write over files that exist')
     .example('hers report people.npy --labels people.txt --output people', 'people.md and people.html')
     .action((file: string, options: ReportOptions) => report(context(), file, options));
 }
 
 async function report(context: Context, argument: string, options: ReportOptions): Promise<void> {
-  const { environment, out, signal } = context;
-  const { profile, sample, draws, random: seed, metric } = options;
+  const { out } = context;
+  const { sample, metric } = options;
   if (metric !== 'cosine')
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `a report is made for cosine, not for ${metric}: error rates and attacks are of vectors at unit length`,
       'leave --metric out',
     );
   if (sample > MOST_VECTORS)
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `--sample is ${MOST_VECTORS} at most: a report needs the score of every two vectors`,
       'give less; --random takes other people',
     );
   if (/(^|[\\/])\.{0,2}$/.test(options.output))
-    throw new CommandError(
-      EXIT.usage,
-      `--output ${options.output} is a folder`,
-      'add a name: the files are called <name>.md and so on',
-    );
+    throw usageError(`--output ${options.output} is a folder`, 'add a name: the files are called <name>.md and so on');
   const pathOf = (ending: string) => context.path(`${options.output}${ending}`);
   const paths = ['.md', '.html'].map(pathOf);
   for (const path of [...paths, ...PLOTS.map((plot) => pathOf(`-${plot}.svg`))])
     if (isFileThere(path) && !options.replace) throw mayReplace(path);
-  const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
-  if (!labels)
-    throw new CommandError(EXIT.usage, 'there are no labels to compare answers with', 'add --labels or --label');
-  const { evaluation, scoreMatrix } = await import('@hers/vectors/accuracy');
-  const { machine } = await import('@hers/vectors/machine');
+  const measured = await measure(context, argument, options);
   const { documentOf } = await import('../report/document.ts');
+  const page = await import('../report/page.ts');
+  const document = documentOf(measured);
+  const files = [
+    ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
+    { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
+    { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
+  ];
+  for (const { path, text } of files)
+    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
+  const { digests, vectors, ways, protection, encrypted } = measured;
+  const { plan, ...rest } = encrypted;
+  const found = ways.map(({ evaluation }) => `${(100 * evaluation.identification.cmc[0]!.value).toFixed(2)} %`);
+  out.result(
+    {
+      ...{ files: files.map(({ path }) => path), digests, vectors, ways, protection },
+      encrypted: { ...rest, profile: plan.profile, planned: plan.error },
+    },
+    `${paths.join(' and ')}: ${vectors.taken} vectors of ${vectors.people} people; rank-1 encrypted ${found.at(-1)}, in the clear ${found[0]}.`,
+  );
+}
+
+/** All that a report says. */
+export type Measured = Awaited<ReturnType<typeof measure>>;
+
+async function measure(context: Context, argument: string, options: ReportOptions) {
+  const { environment, signal } = context;
+  const { profile, sample, draws, random: seed } = options;
+  const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
+  if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
+  const { evaluation, rowsAt, scoreMatrix } = await import('@hers/vectors/accuracy');
+  const { machine } = await import('@hers/vectors/machine');
   const { encryptedScores } = await import('../report/gallery.ts');
   const { protection } = await import('../report/protection.ts');
-  const page = await import('../report/page.ts');
   const { load } = await import('@hers/compress');
   const { places, classes } = await peopleIn(labels, sample, seed);
   const people = new Set(classes).size;
   if (new Set(labels).size === 1)
-    throw new CommandError(
-      EXIT.input,
-      'all vectors have the same label, so there is nobody to tell a person from',
-      'check the labels',
-    );
+    throw inputError('all vectors have the same label, so there is nobody to tell a person from', 'check the labels');
   if (new Set(labels).size === labels.length)
-    throw new CommandError(EXIT.input, 'no label occurs twice, so there is nothing to find', 'check the labels');
+    throw inputError('no label occurs twice, so there is nothing to find', 'check the labels');
   if (people < 2 || people === classes.length)
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `a sample of ${sample} holds ${people < 2 ? 'one person only' : 'no person with two vectors'}`,
       'raise --sample',
     );
-  const taken = new Float32Array(places.length * dimension);
-  places.forEach((place, i) => {
-    const vector = vectors.subarray(place * dimension, (place + 1) * dimension);
-    requireDirection(vector, place);
-    taken.set(vector, i * dimension);
-  });
+  for (const place of places) requireDirection(vectors.subarray(place * dimension, (place + 1) * dimension), place);
+  const taken = rowsAt(vectors, dimension, places);
   const compressor =
     options.compressor === undefined ? undefined : await load(await readFile(context.path(options.compressor)));
   const short = compressor && {
@@ -143,64 +149,29 @@ async function report(context: Context, argument: string, options: ReportOptions
     { name: 'encrypted', scores: found.scores },
   ].map(({ name, scores }) => ({ name, evaluation: evaluation(scores, classes, { seed, draws }) }));
   const { scores, ...encrypted } = found;
-  const built = commit();
-  const measured = {
+  return {
     file: argument === '-' ? 'standard input' : basename(argument),
     command: commandOf(argument, options),
     digests: await digestsOf(context, argument, options),
     date: new Date().toISOString().slice(0, 10),
-    ...{ version: VERSION, machine: machine(), seed, draws, ways },
-    ...(built === undefined ? {} : { commit: built }),
+    ...{ version: VERSION, commit: commit(), machine: machine(), seed, draws, ways },
     vectors: { of: total, taken: places.length, people, dimension },
-    ...(compressor && options.compressor !== undefined
-      ? {
-          compressor: {
-            file: basename(options.compressor),
-            method: compressor.method,
-            dimension: compressor.outputDimension,
-          },
-        }
-      : {}),
+    compressor: compressor && {
+      ...{ file: basename(options.compressor!), method: compressor.method, dimension: compressor.outputDimension },
+    },
+    // The search in the clear was in the same process; the error is of scores against those in the clear.
     encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
     protection: protection({
       ...{ vectors: taken, dimension, labels: classes, profile, seed },
-      ...(short ? { short } : {}),
+      ...given({ short }),
     }),
   };
-  const document = documentOf(measured);
-  const files = [
-    ...document.flatMap((part) => ('plot' in part ? { path: pathOf(`-${part.file}.svg`), text: part.plot } : [])),
-    { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
-    { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
-  ];
-  for (const { path, text } of files)
-    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
-  if (out.json) {
-    const { plan, ...rest } = measured.encrypted;
-    out.object({
-      ...{
-        files: files.map(({ path }) => path),
-        digests: measured.digests,
-        vectors: measured.vectors,
-        ways,
-        protection: measured.protection,
-      },
-      encrypted: { ...rest, profile: plan.profile, planned: plan.error },
-    });
-    return;
-  }
-  const last = ways.at(-1)!.evaluation.identification.cmc[0]!;
-  out.line(
-    `${paths.join(' and ')}: ${places.length} vectors of ${people} people; rank-1 encrypted ${(100 * last.value).toFixed(2)} %, in the clear ${(100 * ways[0]!.evaluation.identification.cmc[0]!.value).toFixed(2)} %.`,
-  );
 }
 
 function requireDirection(vector: Float32Array, place: number): void {
   const squares = vector.reduce((sum, x) => sum + x * x, 0);
-  if (!Number.isFinite(squares))
-    throw new CommandError(EXIT.input, `vector ${place} holds NaN or infinity`, 'leave it out');
-  if (squares === 0)
-    throw new CommandError(EXIT.input, `vector ${place} is zero, which has no direction to compare`, 'leave it out');
+  if (!Number.isFinite(squares)) throw inputError(`vector ${place} holds NaN or infinity`, 'leave it out');
+  if (squares === 0) throw inputError(`vector ${place} is zero, which has no direction to compare`, 'leave it out');
 }
 
 /** Whole people as the seed draws them, until there are enough vectors. */
@@ -210,13 +181,7 @@ async function peopleIn(
   seed: number,
 ): Promise<{ places: number[]; classes: Int32Array }> {
   const { Random } = await import('@hers/vectors/random');
-  const members = new Map<string | number, number[]>();
-  labels.forEach((label, i) => {
-    const list = members.get(label);
-    if (list) list.push(i);
-    else members.set(label, [i]);
-  });
-  const lists = [...members.values()];
+  const lists = [...Map.groupBy(labels.keys(), (i) => labels[i]).values()];
   const places: number[] = [];
   const numbers: number[] = [];
   for (const at of new Random(seed, 0x9e0).order(lists.length)) {

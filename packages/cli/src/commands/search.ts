@@ -1,10 +1,9 @@
 // `hers search` and `hers verify`: one against all, and one against one.
 
 import type { Group, SearchOptions, VerifyOptions } from '@hers/client';
-import { Option } from 'commander';
-import { given, type HersCommand, numberOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { EXIT, stoppedAt, usageError } from '../exit.ts';
 import { FILTER, filterIn, namesIn } from '../fields.ts';
 import { oneProbe, probeBatches } from '../input/probes.ts';
 import { addRowOptions, type RowOptions } from '../input/rows.ts';
@@ -40,11 +39,6 @@ interface VerifyFlags extends ProbeFlags {
 /** Queries in one search: each takes about as many bytes as a thousand vectors. */
 const BATCH = 16;
 
-function rowNumber(text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw new CommandError(EXIT.usage, `--row takes a whole number from 0 up, not ${JSON.stringify(text)}`);
-}
-
 const PROBE = "a vector ('[0.1, 0.2, …]'), a .npy, .csv or .jsonl file, or - for standard input";
 
 export function addSearch(program: HersCommand, context: () => Context): void {
@@ -55,14 +49,10 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       'Encrypts a vector, has the gallery scanned for it, decrypts the scores and prints the best matches. Whoever keeps the gallery learns that there was a search, and nothing about its outcome. Scores are secrets: those of compact collections carry noise that depends on the key, so do not show them to whoever keeps the gallery (docs/concepts.md).',
     )
     .argument('<probe>', PROBE)
-    .option('--row <number>', 'this row of the file, counted from 0', rowNumber)
+    .number('--row <number>', 'this row of the file, counted from 0', 'row')
     .option('-b, --batch', 'search with every row of the file')
-    .option('-n, --limit <number>', 'how many matches', numberOption('--limit', { whole: true }), 10)
-    .option(
-      '-t, --threshold <score>',
-      'only similarities from here up, or distances up to here',
-      numberOption('--threshold'),
-    )
+    .number('-n, --limit <number>', 'how many matches', 'whole', 10)
+    .number('-t, --threshold <score>', 'only similarities from here up, or distances up to here')
     .option(...FILTER)
     .option(
       '--select <fields>',
@@ -75,15 +65,14 @@ export function addSearch(program: HersCommand, context: () => Context): void {
       namesIn,
     )
     .option('--group-by <field>', 'only the best match of all records that have the same keyword in this field')
-    .option(
+    .number(
       '--rerank [candidates]',
       'fetch candidates and rank them by their full vectors; shows the store which records they are',
-      numberOption('--rerank', { whole: true }),
+      'whole',
     )
-    .option(
+    .number(
       '--enough <score>',
       'with --rerank and the profile exact: fetch in steps, and stop when --limit matches are this good',
-      numberOption('--enough'),
     )
     .option('--payload', 'fetch the payloads of the matches; shows the store which records they are');
   addRowOptions(search)
@@ -114,15 +103,10 @@ export function addSearch(program: HersCommand, context: () => Context): void {
     .usage('[options] (<id> | --group <field=value>) <probe>')
     .argument('[id]', 'the record; left out with --group')
     .argument('[probe]', PROBE)
-    .option('--row <number>', 'this row of the file, counted from 0', rowNumber)
-    .option('-t, --threshold <score>', 'what a match needs at least (a distance: at most)', numberOption('--threshold'))
+    .number('--row <number>', 'this row of the file, counted from 0', 'row')
+    .number('-t, --threshold <score>', 'what a match needs at least (a distance: at most)')
     .option('--group <field=value>', 'compare with all records that have this keyword in this field', groupIn)
-    .addOption(
-      new Option('--combine <kind>', 'the score of a group: of its best record (the default), or the mean').choices([
-        'best',
-        'mean',
-      ]),
-    )
+    .choice('--combine <kind>', 'the score of a group: of its best record (the default), or the mean', ['best', 'mean'])
     .option('--show-blocks', 'scan only the blocks that the group is in, which shows the store which these are')
     .option(
       '--partitions <names>',
@@ -147,8 +131,7 @@ function rowOptions({ header, format, id, vector, delimiter }: ProbeFlags): RowO
 async function runSearch(context: Context, argument: string, flags: SearchFlags): Promise<void> {
   const { batch = false, row, limit, threshold, rerank = false, enough, payload = false } = flags;
   const { select, groupBy, partitions } = flags;
-  if (batch && row !== undefined)
-    throw new CommandError(EXIT.usage, '--row and --batch exclude each other', 'give one of them');
+  if (batch && row !== undefined) throw usageError('--row and --batch exclude each other', 'give one of them');
   const { signal } = context;
   const options = { limit, rerank, payload, signal, ...given({ threshold, enough, select, groupBy, partitions }) };
   const matches = new MatchPrinter(context, { batch, payload, select: select ?? [] });
@@ -165,20 +148,17 @@ async function searchOne(
 ): Promise<void> {
   const probe = await oneProbe(context.environment, argument, flags.row, rowOptions(flags));
   let answered = () => {};
-  await context.collection(
-    async (collection, { service }) => {
-      const { blocks } = await service.getCollection(collection.name);
-      using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
-      answered = () => progress.add(1);
-      const filter = await filterIn(collection, flags.filter);
-      matches.begin();
-      const result = await collection.search(probe.vector, { ...options, ...filter });
-      progress.end();
-      matches.add(probe, result);
-      matches.end();
-    },
-    { read: true, onResponse: () => answered() },
-  );
+  await context.collection({ read: true, onResponse: () => answered() }, async (collection, { service }) => {
+    const { blocks } = await service.getCollection(collection.name);
+    using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
+    answered = () => progress.add(1);
+    const filter = await filterIn(collection, flags.filter);
+    matches.begin();
+    const result = await collection.search(probe.vector, { ...options, ...filter });
+    progress.end();
+    matches.add(probe, result);
+    matches.end();
+  });
 }
 
 async function searchAll(
@@ -189,44 +169,38 @@ async function searchAll(
   matches: MatchPrinter,
 ): Promise<void> {
   const { environment, out, signal } = context;
-  await context.collection(
-    async (collection) => {
-      using progress = context.progress({ label: 'Searching', unit: 'probes' });
-      let done = 0;
-      const filter = await filterIn(collection, flags.filter);
-      matches.begin();
-      try {
-        const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
-          progress.update(0, known),
+  await context.collection({ read: true }, async (collection) => {
+    using progress = context.progress({ label: 'Searching', unit: 'probes' });
+    let done = 0;
+    const filter = await filterIn(collection, flags.filter);
+    matches.begin();
+    try {
+      const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
+        progress.update(0, known),
+      );
+      for await (const probes of batches) {
+        const results = await collection.searchBatch(
+          probes.map(({ vector }) => vector),
+          { ...options, ...filter },
         );
-        for await (const probes of batches) {
-          const results = await collection.searchBatch(
-            probes.map(({ vector }) => vector),
-            { ...options, ...filter },
-          );
-          // There is one result for each probe.
-          results.forEach((result, i) => matches.add(probes[i]!, result));
-          await out.taken();
-          progress.update((done += probes.length));
-        }
-      } catch (error) {
-        throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
+        // There is one result for each probe.
+        results.forEach((result, i) => matches.add(probes[i]!, result));
+        await out.taken();
+        progress.update((done += probes.length));
       }
-      progress.end();
-      matches.end();
-    },
-    { read: true },
-  );
+    } catch (error) {
+      throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
+    }
+    progress.end();
+    matches.end();
+  });
 }
 
 /** `person=ada`. */
 function groupIn(text: string): Group {
   const at = text.indexOf('=');
   if (at > 0) return { field: text.slice(0, at), value: text.slice(at + 1) };
-  throw new CommandError(
-    EXIT.usage,
-    `--group takes a field and a value, such as person=ada, not ${JSON.stringify(text)}`,
-  );
+  throw usageError(`--group takes a field and a value, such as person=ada, not ${JSON.stringify(text)}`);
 }
 
 /** Whom to compare with, and the probe: with a group, the probe is the only argument. */
@@ -236,17 +210,17 @@ function whomAndProbe(
   { group, combine, showBlocks }: VerifyFlags,
 ): readonly [string | Group, string] {
   const missing = (name: string) =>
-    new CommandError(EXIT.usage, `the argument ${name} is missing`, '`hers verify --help` lists what there is');
+    usageError(`the argument ${name} is missing`, '`hers verify --help` lists what there is');
   if (group === undefined) {
     if (combine !== undefined || showBlocks !== undefined)
-      throw new CommandError(EXIT.usage, '--combine and --show-blocks go with --group');
+      throw usageError('--combine and --show-blocks go with --group');
     if (first === undefined) throw missing('<id>');
     if (second === undefined) throw missing('<probe>');
     return [first, second];
   }
   if (first === undefined) throw missing('<probe>');
   if (second === undefined) return [group, first];
-  throw new CommandError(EXIT.usage, 'an id and --group exclude each other', 'give one of them');
+  throw usageError('an id and --group exclude each other', 'give one of them');
 }
 
 async function runVerify(
@@ -260,16 +234,16 @@ async function runVerify(
   const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const options: VerifyOptions = { signal, ...given({ threshold, combine, showBlocks, partitions }) };
-  const result = await context.collection((collection) => collection.verify(whom, probe.vector, options), {
-    read: true,
-  });
+  const result = await context.collection(
+    {
+      read: true,
+    },
+    (collection) => collection.verify(whom, probe.vector, options),
+  );
   const shown = score(result.score, { noisy: result.scoreOrigin === 'noisy' });
-  if (out.json) out.object({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result });
-  else if (result.match === undefined) out.facts([['score', shown]]);
-  else
-    out.facts([
-      ['match', result.match ? 'yes' : 'no'],
-      ['score', shown],
-    ]);
+  out.result({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result }, [
+    ...(result.match === undefined ? [] : [['match', result.match ? 'yes' : 'no'] as const]),
+    ['score', shown],
+  ]);
   if (result.match === false) context.exit = EXIT.no;
 }

@@ -9,12 +9,11 @@ import type { AdminOptions, LimitName, LogLevel, ServerFinding, Site } from '@he
 import { LIMITS } from '@hers/server/limits';
 import type { Service } from '@hers/service';
 import type { FolderStore, InboxLimits } from '@hers/store';
-import { Option } from 'commander';
-import { given, type HersCommand, numberOption, portOption } from '../command.ts';
+import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { usageError } from '../exit.ts';
 import { isServer, kernelOpener, openFolder } from '../gallery.ts';
-import { readNodeToken, trustAuthority } from './cluster.ts';
+import { linksTo, readNodeToken, trustAuthority } from './cluster.ts';
 
 interface ServeFlags {
   readonly host: string;
@@ -72,7 +71,7 @@ export function addServe(program: HersCommand, context: () => Context): void {
       'Serves the gallery to SDKs, browsers and other `hers` commands: connect("https://host:7443", {key, token}) or --gallery https://host:7443. It needs no key, and none ever reaches it. On 127.0.0.1 it serves this machine alone; any other address requires TLS and tokens. If the file of --tokens exists, tokens are always required. Log lines go to standard error as JSON. On Ctrl-C or SIGTERM, running requests finish first.',
     )
     .option('--host <address>', 'where to listen; 0.0.0.0 for everywhere', '127.0.0.1')
-    .option('--port <number>', 'the port; 0 for any that is free', portOption, 7443)
+    .number('--port <number>', 'the port; 0 for any that is free', 'port', 7443)
     .option('--tls-cert <file>', 'the certificate and its chain, PEM; read again when it changes')
     .option('--tls-key <file>', 'the private key of the certificate, PEM')
     .option('--audit-log <file>', 'write who did what to which collection to this file')
@@ -91,41 +90,27 @@ export function addServe(program: HersCommand, context: () => Context): void {
       '--cluster-files <folder>',
       'be a node of a cluster: the folder of this machine that `hers cluster init` made, with all that --cluster, --tls-cert, --tls-key and the token of nodes would say',
     )
-    .option(
+    .number(
       '--copy-rate <megabytes>',
       'with --cluster: shards are copied to this node at so many megabytes a second at most; 64 by default',
-      numberOption('--copy-rate'),
     )
     .option('--node <name>', 'with --cluster: the name of this node, which it keeps for good')
     .option('--node-host <address>', 'with --cluster: where to listen for other nodes; 127.0.0.1 by default')
-    .option('--node-port <number>', 'with --cluster: the port for other nodes; 7444 by default', portOption)
+    .number('--node-port <number>', 'with --cluster: the port for other nodes; 7444 by default', 'port')
     .option('--node-url <address>', 'with --cluster: where other nodes reach this one, if not where it listens')
     .option('--node-tokens <file>', 'with --cluster: the token file that knows the token of nodes')
     .option('--node-token-file <file>', 'with --cluster: the token of nodes itself, the same on all of them')
-    .option(
+    .number(
       '--replicas <number>',
       'with --cluster: nodes that keep each shard of a new collection; 3 by default. With 2, changes stop when one of them is gone',
-      numberOption('--replicas'),
     )
-    .option('--shards <number>', 'with --cluster: shards of a new collection; 16 by default', numberOption('--shards'))
-    .option(
-      '--ledger-replicas <number>',
-      'with --cluster: servers of NATS that keep the ledger; 3 by default',
-      numberOption('--ledger-replicas'),
-    )
+    .number('--shards <number>', 'with --cluster: shards of a new collection; 16 by default')
+    .number('--ledger-replicas <number>', 'with --cluster: servers of NATS that keep the ledger; 3 by default')
     .option('--console', 'also serve the console, a page for people, at /console/; admin tokens may then make tokens')
-    .addOption(new Option('--log-level <level>', 'what is logged').choices(LEVELS as string[]).default('info'));
+    .choice('--log-level <level>', 'what is logged', LEVELS, 'info');
   for (const [name, limit] of Object.entries(LIMITS))
-    serve.option(
-      `${flagOf(name)} <number>`,
-      `at most so many ${limit.description}`,
-      numberOption(flagOf(name)),
-      limit.default,
-    );
-  for (const [name, about] of Object.entries(INBOX_FLAGS)) {
-    const flag = `--inbox-${name}`;
-    serve.option(`${flag} <number>`, about, numberOption(flag, { whole: true }));
-  }
+    serve.number(`${flagOf(name)} <number>`, `at most so many ${limit.description}`, 'any', limit.default);
+  for (const [name, about] of Object.entries(INBOX_FLAGS)) serve.number(`--inbox-${name} <number>`, about, 'whole');
   serve
     .example('hers serve', 'For this machine alone')
     .example(
@@ -202,10 +187,9 @@ async function openNode(
 ): Promise<Pick<Opened, 'store' | 'cluster'>> {
   const { out, settings } = context;
   const { node, nodeHost, nodePort, nodeUrl, nodeTokens, nodeTokenFile, allowPlaintext, copyRate } = flags;
-  const { tls, certificate } = files;
-  if (node === undefined)
-    throw new CommandError(EXIT.usage, 'a node needs a name that it keeps', 'give --node, such as --node n1');
-  const [{ certifiedBy, clusterStatus, HttpShards, startNode }, openKernel] = await Promise.all([
+  const { tls, natsTls, certificate } = files;
+  if (node === undefined) throw usageError('a node needs a name that it keeps', 'give --node, such as --node n1');
+  const [{ clusterStatus, startNode }, openKernel] = await Promise.all([
     import('@hers/cluster'),
     kernelOpener(settings, (message) => out.detail(message)),
   ]);
@@ -214,19 +198,12 @@ async function openNode(
   const { service, url } = await startNode(settings.value('gallery'), {
     node,
     servers: natsServers(files.servers),
-    ...(files.natsTls ? { natsTls: files.natsTls } : {}),
     ...(copyRate === undefined ? {} : { tending: { copyBytesPerSecond: 1e6 * copyRate } }),
-    ...(nodeHost === undefined ? {} : { host: nodeHost }),
-    ...(nodePort === undefined ? {} : { port: nodePort }),
-    ...(nodeUrl === undefined ? {} : { url: nodeUrl }),
     ...(tokens === undefined ? {} : { tokens: context.path(tokens) }),
-    ...(token === undefined ? {} : { token }),
-    ...(tls ? { tls } : {}),
-    ...(certificate ? { certificate } : {}),
-    ...(allowPlaintext ? { allowPlaintext } : {}),
+    ...given({ host: nodeHost, port: nodePort, url: nodeUrl, token, tls, natsTls, certificate, allowPlaintext }),
     ...given({ replicas: flags.replicas, shards: flags.shards, ledgerReplicas: flags.ledgerReplicas }),
     store: {
-      ...(inbox ? { inbox } : {}),
+      ...given({ inbox }),
       kernel: async () => {
         const { kernel } = await openKernel();
         onKernel(kernel);
@@ -236,12 +213,8 @@ async function openNode(
     onBackgroundError: (error) => out.note(`warning: ${(error as Error).message}`),
   });
   out.note(`Node ${node} listens for other nodes at ${url}.`);
-  const options = {
-    ...(token === undefined ? {} : { token }),
-    ...(allowPlaintext ? { insecure: true } : {}),
-    ...(certificate ? { certified: certifiedBy(certificate) } : {}),
-  };
-  return { store: service, cluster: () => clusterStatus(url, (address) => new HttpShards(address, options)) };
+  const links = await linksTo(token, allowPlaintext, certificate);
+  return { store: service, cluster: () => clusterStatus(url, links) };
 }
 
 /** `nats://a:4222,b:4222` names two servers. */
@@ -250,22 +223,17 @@ function natsServers(text: string): string[] {
   const servers = rest.split(',').map((each) => (/^\w+:\/\//.test(each) ? each : `${scheme}://${each}`));
   const wrong = servers.find((each) => !URL.canParse(each));
   if (wrong === undefined) return servers;
-  throw new CommandError(EXIT.usage, `${JSON.stringify(wrong)} is no address of NATS`, 'write nats://host:4222');
+  throw usageError(`${JSON.stringify(wrong)} is no address of NATS`, 'write nats://host:4222');
 }
 
 async function run(context: Context, flags: ServeFlags & Record<string, unknown>): Promise<void> {
   const { out, settings, signal, environment } = context;
   const folder = settings.value('gallery');
-  if (isServer(folder))
-    throw new CommandError(EXIT.usage, `${folder} is a server already`, 'name a folder with --gallery');
+  if (isServer(folder)) throw usageError(`${folder} is a server already`, 'name a folder with --gallery');
   const { host, port, tlsCert, tlsKey, auditLog, cors, allowHost, logLevel } = flags;
   const { allowPlaintext = false, allowAnyone = false, console: withConsole = false } = flags;
   if ((tlsCert === undefined) !== (tlsKey === undefined))
-    throw new CommandError(
-      EXIT.usage,
-      'a certificate and its private key go together',
-      'give --tls-cert and --tls-key',
-    );
+    throw usageError('a certificate and its private key go together', 'give --tls-cert and --tls-key');
   // A token file that was named must be there; the default one counts where it exists.
   const named = settings.get('tokens')!;
   const tokens = named.origin !== 'default' || existsSync(named.value) ? named.value : undefined;
@@ -281,14 +249,11 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const onKernel = (opened: Kernel) => {
     kernel = opened;
   };
-  const given =
-    tlsCert !== undefined && tlsKey !== undefined
-      ? { cert: context.path(tlsCert), key: context.path(tlsKey) }
-      : undefined;
-  const nodeParts = await nodeFiles(context, flags, given);
-  const tls = nodeParts?.tls ?? given;
+  const own = tlsCert && tlsKey ? { cert: context.path(tlsCert), key: context.path(tlsKey) } : undefined;
+  const nodeParts = await nodeFiles(context, flags, own);
+  const tls = nodeParts?.tls ?? own;
   const inbox = inboxOf(flags);
-  const opening = { onKernel, ...(inbox ? { inbox } : {}) };
+  const opening = { onKernel, ...given({ inbox }) };
   const opened: Opened = nodeParts
     ? await openNode(context, flags, nodeParts, opening)
     : await openFolder(settings, out, opening).then((files) => ({ store: files, folder: files }));
@@ -299,16 +264,12 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     limits,
     allowPlaintext,
     allowAnyone,
-    ...(tls ? { tls } : {}),
-    ...(tokens === undefined ? {} : { tokens }),
+    ...given({ tls, tokens, site, allowHosts: allowHost }),
     ...(auditLog === undefined ? {} : { audit: context.path(auditLog) }),
     ...(cors ? { cors: cors.includes('*') ? '*' : cors } : {}),
-    ...(allowHost ? { allowHosts: allowHost } : {}),
-    ...(site ? { site } : {}),
     admin: {
       tokens: withConsole,
-      ...(files ? { doctor: () => doctorOf(folder, files) } : {}),
-      ...(cluster ? { cluster } : {}),
+      ...given({ cluster, doctor: files && (() => doctorOf(folder, files)) }),
     },
     device: () => kernel?.device?.(),
     log: { level: logLevel, stream: { write: (line: string) => void stderr.write(line) } },
@@ -317,14 +278,12 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
     throw error;
   });
   try {
-    if (out.json) out.object({ url: server.url, gallery: folder, tokens: tokens ?? null });
-    else
-      out.facts([
-        ['serving', folder],
-        ['at', server.url],
-        ...(site ? [['console', server.url + site.base] as const] : []),
-        ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
-      ]);
+    out.result({ url: server.url, gallery: folder, tokens: tokens ?? null }, [
+      ['serving', folder],
+      ['at', server.url],
+      ...(site ? [['console', server.url + site.base] as const] : []),
+      ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
+    ]);
     if (!signal.aborted)
       await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
   } finally {

@@ -2,7 +2,6 @@
 
 import type { Scope, Token, TokenStore } from '@hers/server';
 import { isFileThere } from '@hers/service/target';
-import { Option } from 'commander';
 import { given, type HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
 import { namesIn } from '../fields.ts';
@@ -35,7 +34,7 @@ export function addTokens(program: HersCommand, context: () => Context): void {
     .description(
       'Makes a token and prints it, or writes it to a file: it cannot be shown again. Scope search reads and searches; write also changes records; admin also makes, deletes, copies and restores collections. Scope device only posts the questions and enrolments of one device: `hers devices add` says its number.',
     )
-    .addOption(new Option('--scope <scope>', 'what it allows').choices(SCOPES).default('search'))
+    .choice('--scope <scope>', 'what it allows', SCOPES, 'search')
     .option('--for <collection>', 'only this collection')
     .option(
       '--partitions <handles>',

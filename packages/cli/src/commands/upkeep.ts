@@ -6,7 +6,7 @@ import { isCollectionName } from '@hers/service';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
-import { CommandError, EXIT, stoppedAt } from '../exit.ts';
+import { absentError, CommandError, EXIT, inputError, stoppedAt, usageError } from '../exit.ts';
 import { openBytes, STANDARD_INPUT } from '../input/lines.ts';
 import { counted, duration, size } from '../output.ts';
 import { mayReplace, writePrivately } from '../private-file.ts';
@@ -50,16 +50,12 @@ export function addUpkeep(program: HersCommand, context: () => Context): void {
 async function optimize(context: Context): Promise<void> {
   const { out } = context;
   const words = { label: 'Optimizing', none: 'nothing was rewritten yet', some: 'rewritten' };
-  await context.collection(async (collection, { database }) => {
+  await context.collection({}, async (collection, { database }) => {
     const before = await database.describe(collection.name);
     const { ms } = await context.inBlocks(words, (options) => collection.optimize(options));
     const { records, blocks, bytes } = await database.describe(collection.name);
-    if (out.json) {
-      const collected = { collection: collection.name, records, blocks, bytes };
-      out.object({ ...collected, bytesBefore: before.bytes, seconds: ms / 1000 });
-      return;
-    }
-    out.line(
+    out.result(
+      { collection: collection.name, records, blocks, bytes, bytesBefore: before.bytes, seconds: ms / 1000 },
       `${collection.name}: ${counted(records, 'record')} in ${counted(blocks, 'block')}, ${size(bytes)} on disk (${size(before.bytes)} before). That took ${duration(ms)}.`,
     );
   });
@@ -69,43 +65,40 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
   const { out, signal, environment } = context;
   const toStandardOutput = argument === STANDARD_INPUT;
   if (toStandardOutput && out.json)
-    throw new CommandError(EXIT.usage, '--json and a snapshot cannot share standard output', 'name a file');
+    throw usageError('--json and a snapshot cannot share standard output', 'name a file');
   if (toStandardOutput && out.terminal)
-    throw new CommandError(EXIT.usage, 'a snapshot is not for a terminal', 'name a file, or send it through a pipe');
+    throw usageError('a snapshot is not for a terminal', 'name a file, or send it through a pipe');
   const path = context.path(argument);
   if (!toStandardOutput && isFileThere(path) && !replace) throw mayReplace(path);
-  await context.collection(
-    async (collection, { service }) => {
-      const { bytes: estimate } = await service.getCollection(collection.name);
-      const started = performance.now();
-      using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
-      let bytes = 0;
-      const pieces = async function* () {
-        for await (const piece of collection.snapshot({ signal })) {
-          yield piece;
-          progress.update((bytes += piece.length));
-        }
-      };
-      if (toStandardOutput) {
-        for await (const piece of pieces()) await writeAll(environment.stdout, piece);
-        return;
+  await context.collection({ read: true }, async (collection, { service }) => {
+    const { bytes: estimate } = await service.getCollection(collection.name);
+    const started = performance.now();
+    using progress = context.progress({ label: 'Copying', total: estimate, unit: 'bytes' });
+    let bytes = 0;
+    const pieces = async function* () {
+      for await (const piece of collection.snapshot({ signal })) {
+        yield piece;
+        progress.update((bytes += piece.length));
       }
-      try {
-        await writePrivately(path, { replace }, async (file) => {
-          for await (const piece of pieces()) await file.appendFile(piece);
-        });
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
-          throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
-        throw mayReplace(path);
-      }
-      progress.end();
-      const ms = performance.now() - started;
-      if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
-      else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
-    },
-    { read: true },
-  );
+    };
+    if (toStandardOutput) {
+      for await (const piece of pieces()) await writeAll(environment.stdout, piece);
+      return;
+    }
+    try {
+      await writePrivately(path, { replace }, async (file) => {
+        for await (const piece of pieces()) await file.appendFile(piece);
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
+        throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
+      throw mayReplace(path);
+    }
+    progress.end();
+    const ms = performance.now() - started;
+    if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });
+    else out.line(`${collection.name} is in ${path}: ${size(bytes)}. That took ${duration(ms)}.`);
+  });
 }
 
 function writeAll(stream: NodeJS.WritableStream, bytes: Uint8Array): Promise<void> {
@@ -120,42 +113,33 @@ async function restore(
   const { out, signal } = context;
   const name = as ?? (argument === STANDARD_INPUT ? undefined : basename(argument).split('.')[0]);
   if (name === undefined)
-    throw new CommandError(
-      EXIT.usage,
-      'a snapshot from standard input has no name',
-      'say what it shall be called with --as',
-    );
+    throw usageError('a snapshot from standard input has no name', 'say what it shall be called with --as');
   if (!isCollectionName(name))
-    throw new CommandError(
-      EXIT.usage,
+    throw usageError(
       `${JSON.stringify(name)} is no name for a collection: letters, digits, dots, dashes and underscores`,
       'say what it shall be called with --as',
     );
   const source = await openBytes(context.environment, argument);
   try {
-    await context.gallery(
-      async (gallery) => {
-        using progress = context.progress({
-          label: 'Restoring',
-          unit: 'bytes',
-          ...(source.size === undefined ? {} : { total: source.size }),
-        });
-        const pieces = async function* () {
-          for await (const piece of source.rest()) {
-            yield piece;
-            progress.update(source.position);
-          }
-        };
-        const collection = await gallery.database
-          .restore(name, pieces(), { acceptOlder, signal })
-          .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
-        progress.end();
-        const records = await collection.count();
-        if (out.json) out.object({ collection: name, records });
-        else out.line(`${name} holds ${counted(records, 'record')}.`);
-      },
-      { create: true },
-    );
+    await context.gallery({ create: true }, async (gallery) => {
+      using progress = context.progress({
+        label: 'Restoring',
+        unit: 'bytes',
+        ...(source.size === undefined ? {} : { total: source.size }),
+      });
+      const pieces = async function* () {
+        for await (const piece of source.rest()) {
+          yield piece;
+          progress.update(source.position);
+        }
+      };
+      const collection = await gallery.database
+        .restore(name, pieces(), { acceptOlder, signal })
+        .catch((error) => Promise.reject(notRestored(error, source.name, signal)));
+      progress.end();
+      const records = await collection.count();
+      out.result({ collection: name, records }, `${name} holds ${counted(records, 'record')}.`);
+    });
   } finally {
     await source.close();
   }
@@ -172,15 +156,9 @@ function notRestored(error: unknown, file: string, signal: AbortSignal): unknown
       code,
     );
   if (code === 'ALREADY_EXISTS')
-    return new CommandError(
-      EXIT.absent,
-      (error as HersError).message.replace(/;[^;]*$/, ''),
-      'choose another name with --as',
-      code,
-    );
+    return absentError((error as HersError).message.replace(/;[^;]*$/, ''), 'choose another name with --as', code);
   if (code !== 'MALFORMED') return stoppedAt(error, signal, 'nothing was restored');
-  return new CommandError(
-    EXIT.input,
+  return inputError(
     `${file} is no snapshot, or is damaged (${(error as HersError).message})`,
     'name a file that `hers snapshot` wrote, or take another copy of it',
     code,

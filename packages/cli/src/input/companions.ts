@@ -3,7 +3,7 @@
 
 import type { Payload } from '@hers/client';
 import type { Environment } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { usageError } from '../exit.ts';
 import { cellAt, columnOf, csvTable } from './csv.ts';
 import { fieldOf, idFrom, isObject, jsonLines } from './jsonl.ts';
 import { linesOf, openBytes } from './lines.ts';
@@ -67,7 +67,7 @@ export async function* payloadsFrom(
           ) as Payload;
         return;
       default:
-        throw new CommandError(EXIT.usage, `${path} is neither .jsonl nor .csv`, 'give payloads in one of these');
+        throw usageError(`${path} is neither .jsonl nor .csv`, 'give payloads in one of these');
     }
   } finally {
     await source.close();

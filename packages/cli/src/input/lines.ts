@@ -6,7 +6,7 @@ import { resolve } from 'node:path';
 import { HersError } from '@hers/client';
 import { ByteSource } from '@hers/vectors/npy';
 import type { Environment } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { usageError } from '../exit.ts';
 
 /** A line longer than this is no text file. */
 export const MAX_LINE: number = 2 ** 26;
@@ -73,13 +73,12 @@ export const STANDARD_INPUT = '-';
 /** A file, or standard input for `-`. */
 export async function openBytes({ cwd, stdin, signal }: Environment, argument: string): Promise<ByteSource> {
   if (argument === STANDARD_INPUT) {
-    if (stdin.isTTY)
-      throw new CommandError(EXIT.usage, 'standard input is a terminal', 'send data through a pipe, or name a file');
+    if (stdin.isTTY) throw usageError('standard input is a terminal', 'send data through a pipe, or name a file');
     return new ByteSource('standard input', untilAborted(stdin as AsyncIterable<Uint8Array>, signal));
   }
   const path = resolve(cwd, argument);
   const info = await stat(path);
-  if (info.isDirectory()) throw new CommandError(EXIT.usage, `${argument} is a folder`, 'name a file');
+  if (info.isDirectory()) throw usageError(`${argument} is a folder`, 'name a file');
   const stream = createReadStream(path, { highWaterMark: 2 ** 18 });
   return new ByteSource(argument, untilAborted(stream, signal), info.isFile() ? info.size : undefined);
 }

@@ -2,7 +2,8 @@
 
 import { HersError } from '@hers/client';
 import type { Environment } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { absentError, type CommandError, inputError, usageError } from '../exit.ts';
+import { inParts } from './lines.ts';
 import { openRows, type Row, type RowOptions } from './rows.ts';
 import { writtenOut } from './vectors.ts';
 
@@ -17,17 +18,13 @@ const WRITTEN_OUT = /^\s*[-+]?[\d.][\d.eE+-]*(?:[\s,;]+[-+]?[\d.][\d.eE+-]*)+\s*
 
 /** The vector in an argument; undefined when it is the name of a file. */
 function vectorIn(argument: string): number[] | undefined {
-  if (argument.trim() === '') throw new CommandError(EXIT.usage, 'the probe is empty', 'give a vector, or name a file');
+  if (argument.trim() === '') throw usageError('the probe is empty', 'give a vector, or name a file');
   const text = argument.trim();
   if (!text.startsWith('[') && !WRITTEN_OUT.test(text)) return undefined;
   const numbers = writtenOut(text)?.map((number) => (number === '' ? Number.NaN : Number(number)));
-  if (!numbers) throw new CommandError(EXIT.input, 'the vector lacks a bracket', "write it as '[0.1, 0.2, …]'");
+  if (!numbers) throw inputError('the vector lacks a bracket', "write it as '[0.1, 0.2, …]'");
   if (numbers.some(Number.isNaN))
-    throw new CommandError(
-      EXIT.input,
-      'the vector holds something that is not a number',
-      "write it as '[0.1, 0.2, …]'",
-    );
+    throw inputError('the vector holds something that is not a number', "write it as '[0.1, 0.2, …]'");
   return numbers;
 }
 
@@ -42,7 +39,7 @@ export async function oneProbe(
 ): Promise<Probe> {
   const vector = vectorIn(argument);
   if (vector) {
-    if (row !== undefined) throw new CommandError(EXIT.usage, '--row goes with a file, not with a vector');
+    if (row !== undefined) throw usageError('--row goes with a file, not with a vector');
     return { label: 0, vector };
   }
   const file = await openRows(environment, argument, options);
@@ -56,15 +53,14 @@ export async function oneProbe(
     }
     if (found) return { label: labelOf(found), vector: found.vector };
     const message = row === undefined ? `${argument} has no rows` : `${argument} has no row ${row}`;
-    throw new CommandError(EXIT.absent, message, 'rows are counted from 0');
+    throw absentError(message, 'rows are counted from 0');
   } finally {
     await file.source.close();
   }
 }
 
 function several(argument: string, count?: number): CommandError {
-  return new CommandError(
-    EXIT.usage,
+  return usageError(
     `${argument} has ${count ?? 'several'} rows`,
     'choose one with --row, or search with all of them with --batch',
   );
@@ -78,20 +74,15 @@ export async function* probeBatches(
   options: RowOptions,
   onCount: (count: number | undefined) => void,
 ): AsyncGenerator<Probe[]> {
-  if (vectorIn(argument)) throw new CommandError(EXIT.usage, '--batch goes with a file, not with a vector');
+  if (vectorIn(argument)) throw usageError('--batch goes with a file, not with a vector');
   const file = await openRows(environment, argument, options);
   onCount(file.count);
   try {
-    let batch: Probe[] = [];
-    for await (const row of file.rows()) {
-      if (row.vector.length === 0) throw new HersError('INVALID_VECTOR', `${argument}, ${row.where} holds no vector`);
-      batch.push({ label: labelOf(row), vector: row.vector });
-      if (batch.length === size) {
-        yield batch;
-        batch = [];
-      }
-    }
-    if (batch.length > 0) yield batch;
+    for await (const rows of inParts(file.rows(), size))
+      yield rows.map((row) => {
+        if (row.vector.length > 0) return { label: labelOf(row), vector: row.vector };
+        throw new HersError('INVALID_VECTOR', `${argument}, ${row.where} holds no vector`);
+      });
   } finally {
     await file.source.close();
   }

@@ -3,10 +3,9 @@
 
 import type { Payload } from '@hers/client';
 import { isNpy, openNpy } from '@hers/vectors/npy';
-import { Option } from 'commander';
 import type { HersCommand } from '../command.ts';
 import type { Environment } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { inputError, usageError } from '../exit.ts';
 import { readCsv } from './csv.ts';
 import { readJsonl } from './jsonl.ts';
 import { type BadRow, type ByteSource, openBytes, untilBad } from './lines.ts';
@@ -54,10 +53,7 @@ export interface RowFile {
   attempts(): AsyncGenerator<Row | BadRow>;
 }
 
-/**
- * Opens a file, or standard input for `-`. The format is the one given, else what its name or its
- * first bytes say.
- */
+/** Opens a file, or standard input for `-`. Its name or its first bytes tell the format. */
 export async function openRows(environment: Environment, argument: string, options: RowOptions = {}): Promise<RowFile> {
   const source = await openBytes(environment, argument);
   try {
@@ -92,7 +88,7 @@ async function formatOf(source: ByteSource): Promise<Format> {
   const named = ENDINGS.get(ending ?? '');
   if (named) return named;
   const start = await source.peek(8);
-  if (start.length === 0) throw new CommandError(EXIT.input, `${source.name} is empty`, 'check where it comes from');
+  if (start.length === 0) throw inputError(`${source.name} is empty`, 'check where it comes from');
   if (isNpy(start)) return 'npy';
   const text = Buffer.from(start)
     .toString('latin1')
@@ -100,8 +96,7 @@ async function formatOf(source: ByteSource): Promise<Format> {
     .trimStart();
   if (text.startsWith('{') || text.startsWith('[')) return 'jsonl';
   if (/^["\w.+-]/.test(text)) return 'csv';
-  throw new CommandError(
-    EXIT.input,
+  throw inputError(
     `${source.name} is in a format that cannot be told from its name or its first bytes`,
     `say which it is: --format ${FORMATS.join(', ')}`,
   );
@@ -110,17 +105,13 @@ async function formatOf(source: ByteSource): Promise<Format> {
 function delimiter(text: string): string {
   const character = text === '\\t' || text === 'tab' ? '\t' : text;
   if (character.length === 1) return character;
-  throw new CommandError(EXIT.usage, `--delimiter takes one character, not ${JSON.stringify(text)}`);
+  throw usageError(`--delimiter takes one character, not ${JSON.stringify(text)}`);
 }
 
 /** How .csv and .jsonl are read. */
 export function addRowOptions<T extends HersCommand>(command: T): T {
   return command
-    .addOption(
-      new Option('--format <format>', 'what the file is; told from its name or its first bytes by default').choices([
-        ...FORMATS,
-      ]),
-    )
+    .choice('--format <format>', 'what the file is; told from its name or its first bytes by default', [...FORMATS])
     .option('--id <column>', 'column (.csv) or field (.jsonl) with the id; `id` by default')
     .option(
       '--vector <column>',

@@ -2,7 +2,7 @@
 
 import { readLabels } from '@hers/vectors/npy';
 import type { Environment } from '../context.ts';
-import { CommandError, EXIT } from '../exit.ts';
+import { inputError } from '../exit.ts';
 import { idsFrom } from './companions.ts';
 import { openBytes } from './lines.ts';
 import { openRows, type RowOptions } from './rows.ts';
@@ -41,20 +41,19 @@ export async function readVectors(
     for await (const { where, vector, id } of file.rows()) {
       dimension ||= vector.length;
       if (vector.length !== dimension)
-        throw new CommandError(
-          EXIT.input,
+        throw inputError(
           `${name}, ${where}: its vector has ${vector.length} coordinates, and the first has ${dimension}`,
           'all vectors need the same length',
         );
       if ((parts.length + 1) * dimension > MAX_NUMBERS)
-        throw new CommandError(EXIT.input, `${name} holds more than fits into memory`, 'take a part of it');
+        throw inputError(`${name} holds more than fits into memory`, 'take a part of it');
       parts.push(Float32Array.from(vector));
       if (label !== undefined && id !== undefined) found.push(id);
     }
   } finally {
     await file.source.close();
   }
-  if (parts.length === 0) throw new CommandError(EXIT.input, `${name} holds no vectors`, 'check where it comes from');
+  if (parts.length === 0) throw inputError(`${name} holds no vectors`, 'check where it comes from');
   const vectors = new Float32Array(parts.length * dimension);
   parts.forEach((part, i) => {
     vectors.set(part, i * dimension);
@@ -63,15 +62,13 @@ export async function readVectors(
   const named = labels === undefined ? found : await labelsFrom(environment, labels, label);
   if (named.length === 0) return all;
   if (named.length !== parts.length)
-    throw new CommandError(
-      EXIT.input,
+    throw inputError(
       `${labels ?? name} has ${named.length} labels, and ${name} has ${parts.length} vectors`,
       'they must be as many',
     );
   const missing = named.indexOf('');
   if (missing >= 0)
-    throw new CommandError(
-      EXIT.input,
+    throw inputError(
       `vector ${missing} has no label in ${labels ?? name}`,
       'give every vector one: those of one person have the same',
     );

@@ -8,9 +8,7 @@ export type Part =
   /** An SVG: within the page, and a file beside the Markdown. */
   | { readonly plot: string; readonly title: string; readonly file: string };
 
-/**
- * Names of files and columns may hold anything: none becomes a tag, a link or a line of its own.
- */
+/** Names of files and columns may hold anything: none becomes a tag, a link or a line. */
 function asText(text: string): string {
   return printable(text)
     .replaceAll(/&(?=[#\w]+;)/g, '&amp;')

@@ -8,16 +8,13 @@ import {
   blockMatrix,
   decodeBlock,
   decodeQuery,
-  encodeResponse,
-  expandedQuery,
   type Profile,
   plan,
   polyWords,
   ringOf,
-  scanBlock,
 } from '@hers/scheme';
-import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
-import { linkability, rowsAt } from '@hers/vectors/accuracy';
+import { type CollectionKey, encryptBlock, encryptQuery } from '@hers/scheme/secret';
+import { linkability, rowsAt, unitVectors } from '@hers/vectors/accuracy';
 import {
   cosine,
   decompressorOf,
@@ -28,8 +25,9 @@ import {
   scoreFeatures,
   slotFeatures,
 } from '@hers/vectors/inversion';
-import { moments } from '@hers/vectors/linear-algebra';
+import { dot, moments } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
+import { flat, newKey, searched } from '../score-error.ts';
 
 export interface Mean {
   readonly mean: number;
@@ -110,24 +108,29 @@ const REHEARSALS = 8;
 const SLOT_COORDINATES = 128;
 const BINS = 256;
 
-export interface ProtectionInput {
+interface Rows {
   readonly vectors: Float32Array;
   readonly dimension: number;
+}
+
+export interface ProtectionInput extends Rows {
   readonly labels: Int32Array;
   /** What is encrypted, if there is a compressor. */
-  readonly short?: { readonly vectors: Float32Array; readonly dimension: number };
+  readonly short?: Rows;
   readonly profile: Profile;
   readonly seed: number;
 }
+
+/** Some of them, at unit length. */
+const unitRows = ({ vectors, dimension }: Rows, places: readonly number[]) =>
+  places.map((i) => unitVectors(vectors.subarray(i * dimension, (i + 1) * dimension), dimension));
 
 export function protection(input: ProtectionInput): Protection {
   const { labels, profile, seed } = input;
   const indexed = input.short ?? input;
   const random = new Random(seed, 0x24745);
   const chosen = Array.from(random.order(labels.length).subarray(0, TEMPLATES));
-  const rows = (of: { readonly vectors: Float32Array; readonly dimension: number }) =>
-    chosen.map((i) => unit(of.vectors.subarray(i * of.dimension, (i + 1) * of.dimension)));
-  const templates = rows(indexed);
+  const templates = unitRows(indexed, chosen);
   const attackers = attackersOf(indexed, labels, random);
   return {
     templates: chosen.length,
@@ -143,13 +146,6 @@ export function protection(input: ProtectionInput): Protection {
     unlinkability: linking(templates, profile, random, input),
     renewability: renewing(templates, profile),
   };
-}
-
-function newKey(dimension: number, profile: Profile): CollectionKey {
-  const master = MasterSeed.generate();
-  const key = master.collectionKey(plan({ dimension, profile }), crypto.getRandomValues(new Uint8Array(16)));
-  master.wipe();
-  return key;
 }
 
 /**
@@ -176,13 +172,6 @@ function coefficients(
   return out;
 }
 
-function flat(rows: readonly Float32Array[]): Float32Array {
-  const width = rows[0]!.length;
-  const out = new Float32Array(rows.length * width);
-  rows.forEach((row, i) => out.set(row, i * width));
-  return out;
-}
-
 /** One block of templates under a key that is used for nothing else. */
 class Enrolled {
   readonly key: CollectionKey;
@@ -190,20 +179,14 @@ class Enrolled {
   readonly #matrix: BlockMatrix;
 
   constructor(templates: readonly Float32Array[], profile: Profile) {
-    this.key = newKey(templates[0]!.length, profile);
+    this.key = newKey(plan({ dimension: templates[0]!.length, profile }));
     this.block = decodeBlock(encryptBlock(this.key, flat(templates)));
     this.#matrix = blockMatrix(this.block);
   }
 
   /** Scores of a probe that is encrypted and decrypted under this key or another. */
   search(probe: Float32Array, key: CollectionKey = this.key): Float64Array {
-    const { query, secret } = encryptQuery(key, probe);
-    try {
-      const response = encodeResponse(scanBlock(this.#matrix, expandedQuery(decodeQuery(query))));
-      return Float64Array.from(secret.decrypt(response).scores);
-    } finally {
-      secret.wipe();
-    }
+    return Float64Array.from(searched(key, this.#matrix, probe));
   }
 
   wipe(): void {
@@ -257,16 +240,13 @@ interface Attackers {
 }
 
 /** Half of the people are the attacker's own, where there are enough vectors to learn from. */
-function attackersOf(
-  { vectors, dimension }: { readonly vectors: Float32Array; readonly dimension: number },
-  labels: Int32Array,
-  random: Random,
-): Attackers | undefined {
+function attackersOf(indexed: Rows, labels: Int32Array, random: Random): Attackers | undefined {
   const known = halfOf(labels, random);
   const rows = (isKnown: boolean) =>
-    Array.from(random.order(labels.length))
-      .filter((i) => known.has(labels[i]!) === isKnown)
-      .map((i) => unit(vectors.subarray(i * dimension, (i + 1) * dimension)));
+    unitRows(
+      indexed,
+      Array.from(random.order(labels.length)).filter((i) => known.has(labels[i]!) === isKnown),
+    );
   const [own, others] = [rows(true), rows(false)];
   return own.length >= 3 * PROBES && others.length >= 3 * PROBES ? { own, others } : undefined;
 }
@@ -346,7 +326,7 @@ function fromCompressed({ vectors, dimension, labels, short }: ProtectionInput, 
   const learn = places.filter((i) => known.has(labels[i]!));
   const attacked = places.filter((i) => !known.has(labels[i]!)).slice(0, TEMPLATES);
   const whose = learn.map((i) => labels[i]!);
-  const full = flat(places.map((i) => unit(vectors.subarray(i * dimension, (i + 1) * dimension))));
+  const full = unitVectors(vectors, dimension);
   const lift = decompressorOf(
     { vectors: rowsAt(full, dimension, learn), dimension, labels: whose },
     { vectors: rowsAt(short!.vectors, short!.dimension, learn), dimension: short!.dimension, labels: whose },
@@ -365,11 +345,7 @@ function fromCompressed({ vectors, dimension, labels, short }: ProtectionInput, 
 function fromScores(templates: readonly Float32Array[], dimension: number): Mean {
   const [known, probes] = [templates.slice(PROBES), templates.slice(0, PROBES)];
   const reconstruct = fromTemplates(Float64Array.from(known.flatMap((row) => [...row])), dimension, 1e-3);
-  return meanOf(
-    probes.map((probe) =>
-      cosine(probe, reconstruct(known.map((template) => template.reduce((sum, x, k) => sum + x * probe[k]!, 0)))),
-    ),
-  );
+  return meanOf(probes.map((probe) => cosine(probe, reconstruct(known.map((template) => dot(template, probe))))));
 }
 
 /** The linking function: the correlation of the coefficients of two ciphertexts. */
@@ -386,8 +362,8 @@ function linking(
     coefficients(decodeBlock(encryptBlock(key, vectors)), cut.length, width).flatMap((row) => [...row]);
   const scored = (isSame: boolean, isOneKey: boolean) =>
     Array.from({ length: PAIRS }, () => {
-      const first = newKey(width, profile);
-      const second = isOneKey ? first : newKey(width, profile);
+      const first = newKey(plan({ dimension: width, profile }));
+      const second = isOneKey ? first : newKey(plan({ dimension: width, profile }));
       const a = block();
       const score = cosine(seen(first, a), seen(second, isSame ? a : block()));
       first.wipe();
@@ -450,11 +426,6 @@ function renewing(templates: readonly Float32Array[], profile: Profile): Protect
   old.wipe();
   renewed.wipe();
   return { probes: probes.length, oldBlock, newBlock, chance: 1 / templates.length };
-}
-
-function unit(row: Float32Array): Float32Array {
-  const length = Math.sqrt(row.reduce((sum, x) => sum + x * x, 0)) || 1;
-  return row.map((x) => x / length);
 }
 
 function meanOf(values: readonly number[]): Mean {

@@ -142,7 +142,7 @@ async function answer(console: Console, incoming: IncomingMessage, outgoing: Ser
   const plain = method === 'GET' && path.startsWith(EXAMPLE) ? plainOf(example, path.slice(EXAMPLE.length)) : undefined;
   if (plain) return json(outgoing, plain);
   if (proxy.takes(path)) return proxy.pass(incoming, outgoing, path, DATA_HEADERS);
-  answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such path'), DATA_HEADERS);
+  notFound(outgoing, 'path');
 }
 
 const MODELS = `${BASE}models/`;
@@ -161,10 +161,7 @@ function plainOf(example: ExampleGallery | undefined, name: string): object | un
 
 async function sendModel(models: readonly FoundModel[], path: string, outgoing: ServerResponse): Promise<void> {
   const file = await modelFile(models, path);
-  if (!file) {
-    answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such file'), DATA_HEADERS);
-    return;
-  }
+  if (!file) return notFound(outgoing, 'file');
   // A worker has the policy that it comes with, not that of its page.
   outgoing.writeHead(200, { ...PAGE_HEADERS, 'content-type': file.type, 'content-length': file.bytes });
   await pipeline(file.open(), outgoing);
@@ -182,23 +179,18 @@ function refusalOf({ host }: Console, { headers, method, url = '' }: IncomingMes
 }
 
 function sendPage({ page }: Console, { url = '', headers }: IncomingMessage, outgoing: ServerResponse): void {
-  if (!url.startsWith(BASE)) {
-    outgoing.writeHead(302, { ...DATA_HEADERS, location: BASE }).end();
-    return;
-  }
   const file = page.find(({ path }) => BASE + path === url);
-  if (!file) {
-    answerError(outgoing, 404, new HersError('NOT_FOUND', 'there is no such file'), DATA_HEADERS);
-    return;
-  }
-  const isCompressed = takesGzip(headers['accept-encoding']);
-  outgoing
-    .writeHead(200, {
-      ...PAGE_HEADERS,
-      'content-type': file.type,
-      ...(isCompressed ? { 'content-encoding': 'gzip' } : {}),
-    })
-    .end(isCompressed ? file.compressed : file.body);
+  const encoding = takesGzip(headers['accept-encoding']) ? { 'content-encoding': 'gzip' } : undefined;
+  if (!url.startsWith(BASE)) outgoing.writeHead(302, { ...DATA_HEADERS, location: BASE }).end();
+  else if (!file) notFound(outgoing, 'file');
+  else
+    outgoing
+      .writeHead(200, { ...PAGE_HEADERS, 'content-type': file.type, ...encoding })
+      .end(encoding ? file.compressed : file.body);
+}
+
+function notFound(outgoing: ServerResponse, what: 'file' | 'path'): void {
+  answerError(outgoing, 404, new HersError('NOT_FOUND', `there is no such ${what}`), DATA_HEADERS);
 }
 
 function json(outgoing: ServerResponse, value: object, more: Record<string, string> = {}): void {

@@ -2,12 +2,11 @@
 // have answered, and all that it would have seen.
 
 import type { Match } from '@hers/client';
-import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
-import { type PlainResult, plainCollection, searchInTheClear } from './example.ts';
+import { plainCollection, searchInTheClear } from './example.ts';
 import { Fact, Problem, Table } from './parts.tsx';
-import { count, duration, messageOf, scoreText, size } from './text.ts';
+import { useLoaded } from './state.ts';
+import { count, duration, scoreText, size } from './text.ts';
 
 /** Of the encrypted matches, so many are compared. */
 const SHOWN = 5;
@@ -24,23 +23,11 @@ interface ClearPaneProps {
 }
 
 export function ClearPane({ collection, metric, probe, matches, isLimited }: ClearPaneProps): JSX.Element {
-  const found = useSignal<PlainResult | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
-  useEffect(() => {
-    let isCurrent = true;
-    plainCollection(collection).then(
-      (plain) => {
-        if (isCurrent) found.value = searchInTheClear(plain, probe, metric);
-      },
-      (error) => {
-        problem.value = messageOf(error);
-      },
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [collection, probe]);
-  const { value } = found;
+  const { loaded } = useLoaded(
+    async () => searchInTheClear(await plainCollection(collection), probe, metric),
+    [collection, probe],
+  );
+  const { value, problem } = loaded.value;
   const scores = new Map(value?.ranked.map(({ id, score }) => [id, score]));
   // What was enrolled since is not in the plain copy.
   const known = matches.filter(({ id }) => scores.has(id));
@@ -51,7 +38,7 @@ export function ClearPane({ collection, metric, probe, matches, isLimited }: Cle
   return (
     <div class="card clear">
       <h2>The same search in the clear</h2>
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       {value ? (
         <>
           <div class="seen">

@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { errorText } from './collections-view.tsx';
 import { EnrolView } from './enrol-view.tsx';
-import { Button, Confirm, Fact, Guarded, JobLine, Problem, Tabs } from './parts.tsx';
+import { Button, Confirm, Fact, Guarded, JobLine, Problem, Tabs, useTask } from './parts.tsx';
 import { RecordsView } from './records-view.tsx';
 import { go, hrefOf, TABS, type Tab } from './route.ts';
 import { SearchView } from './search-view.tsx';
@@ -77,19 +77,17 @@ interface TabProps {
   readonly onChange: () => void;
 }
 
-function TabView({ tab, description, onChange }: TabProps): JSX.Element {
-  switch (tab) {
-    case 'overview':
-      return <Overview description={description} />;
-    case 'search':
-      return <SearchView description={description} />;
-    case 'records':
-      return <RecordsView description={description} onChange={onChange} />;
-    case 'enrol':
-      return <EnrolView description={description} />;
-    case 'upkeep':
-      return <UpkeepView description={description} />;
-  }
+const VIEWS: Readonly<Record<Tab, (props: Omit<TabProps, 'tab'>) => JSX.Element>> = {
+  overview: Overview,
+  search: SearchView,
+  records: RecordsView,
+  enrol: EnrolView,
+  upkeep: UpkeepView,
+};
+
+function TabView({ tab, ...props }: TabProps): JSX.Element {
+  const View = VIEWS[tab];
+  return <View {...props} />;
 }
 
 function Overview({ description }: { readonly description: CollectionDescription }): JSX.Element {
@@ -97,7 +95,7 @@ function Overview({ description }: { readonly description: CollectionDescription
   const { integrity, dimension, metric, profile } = description;
   const { database } = unlocked.value!;
   const isDeleting = useSignal(false);
-  const problem = useSignal<string | undefined>(undefined);
+  const { problem, run } = useTask();
   return (
     <>
       <div class="cards">
@@ -143,7 +141,7 @@ function Overview({ description }: { readonly description: CollectionDescription
           </dl>
         </div>
       </div>
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       <div class="actions far">
         <Button class="danger" onClick={() => (isDeleting.value = true)}>
           Delete this collection …
@@ -155,15 +153,13 @@ function Overview({ description }: { readonly description: CollectionDescription
           word={name}
           action="Delete it"
           onClose={() => (isDeleting.value = false)}
-          onConfirm={async () => {
-            try {
+          onConfirm={() =>
+            run(async () => {
+              isDeleting.value = false;
               await database.deleteCollection(name);
               go({ view: 'collections' });
-            } catch (error) {
-              isDeleting.value = false;
-              problem.value = (error as Error).message;
-            }
-          }}
+            })
+          }
         >
           <p>All {count(records)} records go with it. Only a snapshot can bring them back.</p>
         </Confirm>

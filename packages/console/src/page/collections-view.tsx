@@ -5,7 +5,7 @@ import { plan } from '@hers/scheme';
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { type ModelFacts, shelf } from './models.ts';
-import { Button, Dialog, Fact, Field, Form, Input, Problem, Select, Table, useForm } from './parts.tsx';
+import { Button, Dialog, Fact, Field, Form, Input, Problem, Select, Table, useForm, useTask } from './parts.tsx';
 import { go, hrefOf } from './route.ts';
 import { useLoaded } from './state.ts';
 import { count, counted, messageOf, size } from './text.ts';
@@ -94,7 +94,7 @@ function CollectionsTable({ collections }: { readonly collections: readonly Coll
   );
 }
 
-const TYPES: readonly FieldType[] = ['keyword', 'number', 'date', 'boolean', 'keyword[]'];
+export const TYPES: readonly FieldType[] = ['keyword', 'number', 'date', 'boolean', 'keyword[]'];
 
 /** `country:keyword, age:number` */
 function fieldsIn(text: string): Fields {
@@ -141,33 +141,22 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
     normBound: '1',
     fields: '',
   });
-  const problem = useSignal<string | undefined>(undefined);
-  const isBusy = useSignal(false);
+  const { isBusy, problem, run } = useTask();
   const { value } = form;
   const options = (): CollectionOptions => {
     const { dimension, metric, profile, integrity, normBound, fields } = form.value;
     return {
-      dimension: Number(dimension),
-      metric,
-      profile,
-      integrity,
+      ...{ dimension: Number(dimension), metric, profile, integrity },
       ...(metric === 'cosine' ? {} : { normBound: Number(normBound) }),
       ...(fields.trim() === '' ? {} : { fields: fieldsIn(fields) }),
     };
   };
-  const make = async () => {
-    isBusy.value = true;
-    problem.value = undefined;
-    try {
+  const make = () =>
+    run(async () => {
       await database.createCollection(form.value.name, options());
       onClose();
       go({ view: 'collection', name: form.value.name, tab: 'overview' });
-    } catch (error) {
-      problem.value = messageOf(error);
-    } finally {
-      isBusy.value = false;
-    }
-  };
+    });
   return (
     <Dialog title="New collection" onClose={onClose}>
       <Form onSubmit={make}>
@@ -217,9 +206,9 @@ function NewCollection({ onClose }: { readonly onClose: () => void }): JSX.Eleme
           <Input value={value.fields} spellcheck={false} onText={(fields) => set({ fields })} />
         </Field>
         <PlannerPromise options={options} />
-        <Problem text={problem.value} />
+        <Problem text={problem} />
         <div class="actions">
-          <button type="submit" class="main" disabled={isBusy.value}>
+          <button type="submit" class="main" disabled={isBusy}>
             Make it
           </button>
           <Button onClick={onClose}>Cancel</Button>

@@ -7,7 +7,7 @@ import type { JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { facesIn, LoadingText, modelOf, NoModel } from './model-probe.tsx';
 import { embed } from './models.ts';
-import { Button, Field, Form, Problem } from './parts.tsx';
+import { Button, Check, Field, Form, Input, Problem, TextArea } from './parts.tsx';
 import { PictureInput } from './pictures.tsx';
 import { isRunning, type JobTools } from './state.ts';
 import { counted, messageOf } from './text.ts';
@@ -104,37 +104,28 @@ export function EnrolPictures({ description, onEnrol }: Props): JSX.Element {
               {people.value.map(({ key, id, crop }) => (
                 <li key={key}>
                   <img src={crop} alt="" width={72} height={72} />
-                  <input
+                  <Input
                     aria-label="Name"
                     value={id}
-                    autocomplete="off"
                     spellcheck={false}
-                    onInput={({ currentTarget: { value } }) => {
-                      people.value = people.value.map((each) => (each.key === key ? { ...each, id: value } : each));
+                    onText={(text) => {
+                      people.value = people.value.map((each) => (each.key === key ? { ...each, id: text } : each));
                     }}
                   />
-                  <button
-                    type="button"
+                  <Button
                     class="quiet"
                     aria-label={`leave out ${id}`}
-                    onClick={() => {
-                      people.value = people.value.filter((each) => each.key !== key);
-                    }}
+                    onClick={() => (people.value = people.value.filter((each) => each.key !== key))}
                   >
                     ✕
-                  </button>
+                  </Button>
                 </li>
               ))}
             </ul>
           ) : null}
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={keeps.value}
-              onChange={({ currentTarget }) => (keeps.value = currentTarget.checked)}
-            />
-            <span>Keep the small picture in the payload, sealed</span>
-          </label>
+          <Check checked={keeps.value} onCheck={(isChecked) => (keeps.value = isChecked)}>
+            Keep the small picture in the payload, sealed
+          </Check>
           <Problem text={problem.value} />
           <div class="actions">
             <button type="submit" class="main" disabled={people.value.length === 0 || isBusy.value || isRunning()}>
@@ -161,14 +152,7 @@ export function EnrolSentences({ description, onEnrol }: Props): JSX.Element {
   const { dimension } = description;
   const text = useSignal('');
   const model = modelOf('text', dimension);
-  const lines = [
-    ...new Set(
-      text.value
-        .split('\n')
-        .map((line) => line.trim())
-        .filter((line) => line !== ''),
-    ),
-  ];
+  const lines = [...new Set(text.value.split('\n').map((line) => line.trim()))].filter((line) => line !== '');
   const records = async function* ({ signal }: JobTools): AsyncGenerator<VectorRecord> {
     for (const line of lines) {
       signal.throwIfAborted();
@@ -177,23 +161,12 @@ export function EnrolSentences({ description, onEnrol }: Props): JSX.Element {
     }
   };
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        onEnrol(`Enrol ${counted(lines.length, 'sentence')}`, records, lines.length);
-      }}
-    >
+    <Form class="card" onSubmit={() => onEnrol(`Enrol ${counted(lines.length, 'sentence')}`, records, lines.length)}>
       <h2>Sentences</h2>
       {model ? (
         <>
           <Field label="One on each line" hint="The sentence is its own id. The server sees a keyed hash of it.">
-            <textarea
-              class="prose"
-              rows={4}
-              value={text.value}
-              onInput={({ currentTarget }) => (text.value = currentTarget.value)}
-            />
+            <TextArea class="prose" rows={4} spellcheck value={text.value} onText={(next) => (text.value = next)} />
           </Field>
           <div class="actions">
             <button type="submit" class="main" disabled={lines.length === 0 || isRunning()}>
@@ -204,6 +177,6 @@ export function EnrolSentences({ description, onEnrol }: Props): JSX.Element {
       ) : (
         <NoModel takes="text" dimension={dimension} />
       )}
-    </form>
+    </Form>
   );
 }

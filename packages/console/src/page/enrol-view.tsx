@@ -5,10 +5,10 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { EnrolPictures, EnrolSentences } from './enrol-models.tsx';
 import { modelKinds } from './model-probe.tsx';
-import { Drop, Field, FileChoice, Form, Input, Problem, Table, useForm } from './parts.tsx';
+import { Button, Drop, Field, FileChoice, Form, Input, Problem, Table, TextArea, useForm, useTask } from './parts.tsx';
 import { openRows, type Rows, vectorOf } from './rows.ts';
 import { isRunning, type JobTools, run } from './state.ts';
-import { count, counted, messageOf } from './text.ts';
+import { count, counted } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
 const PREVIEW = 5;
@@ -26,13 +26,12 @@ export function EnrolView({ description }: { readonly description: CollectionDes
   const file = useSignal<File | undefined>(undefined);
   const prefix = useSignal('row-');
   const chosen = useSignal<Chosen | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
+  const { problem, run: tryTo } = useTask();
 
-  const look = async () => {
-    problem.value = undefined;
-    chosen.value = undefined;
-    if (!file.value) return;
-    try {
+  const look = () =>
+    tryTo(async () => {
+      chosen.value = undefined;
+      if (!file.value) return;
       const rows = await openRows(file.value, { prefix: prefix.value, fields });
       const preview: VectorRecord[] = [];
       for await (const record of rows.records()) if (preview.push(record) === PREVIEW) break;
@@ -43,10 +42,7 @@ export function EnrolView({ description }: { readonly description: CollectionDes
         );
       if (preview.length === 0) throw new Error('there is no record in this file');
       chosen.value = { name: file.value.name, rows, preview };
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
-  };
+    });
 
   const choose = (next: File | undefined) => {
     file.value = next;
@@ -87,23 +83,17 @@ export function EnrolView({ description }: { readonly description: CollectionDes
             />
           </div>
           <Field label="Ids of rows without one" hint={`${prefix.value}0, ${prefix.value}1, …`}>
-            <input
-              value={prefix.value}
-              autocomplete="off"
-              onInput={({ currentTarget }) => (prefix.value = currentTarget.value)}
-              onChange={() => void look()}
-            />
+            <Input value={prefix.value} onText={(text) => (prefix.value = text)} onChange={() => void look()} />
           </Field>
         </div>
-        <Problem text={problem.value} />
+        <Problem text={problem} />
         {chosen.value ? (
           <Preview chosen={chosen.value} />
         ) : (
           <p class="faint">The first records are shown here before anything is sent.</p>
         )}
         <div class="actions">
-          <button
-            type="button"
+          <Button
             class="main"
             disabled={!chosen.value || isRunning()}
             onClick={() => {
@@ -112,7 +102,7 @@ export function EnrolView({ description }: { readonly description: CollectionDes
             }}
           >
             {chosen.value?.rows.total === undefined ? 'Import' : `Import ${counted(chosen.value.rows.total, 'record')}`}
-          </button>
+          </Button>
           <span class="hint">
             Records that are there already, exactly so, are skipped: an import can be stopped and run again.
           </span>
@@ -156,11 +146,10 @@ interface OneProps {
 
 function One({ description, onEnrol }: OneProps): JSX.Element {
   const { form, set } = useForm({ id: '', vector: '', payload: '' });
-  const problem = useSignal<string | undefined>(undefined);
-  const submit = () => {
-    problem.value = undefined;
-    const { id, vector: text, payload: json } = form.value;
-    try {
+  const { problem, run } = useTask();
+  const submit = () =>
+    run(() => {
+      const { id, vector: text, payload: json } = form.value;
       const vector = vectorOf(text);
       if (vector.length !== description.dimension)
         throw new Error(
@@ -173,10 +162,7 @@ function One({ description, onEnrol }: OneProps): JSX.Element {
         throw new Error('the payload is not JSON');
       }
       onEnrol({ id, vector, ...(payload === undefined ? {} : { payload }) });
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
-  };
+    });
   return (
     <Form class="card" onSubmit={submit}>
       <h2>One record</h2>
@@ -185,24 +171,13 @@ function One({ description, onEnrol }: OneProps): JSX.Element {
       </Field>
       <div class="grid">
         <Field label={`Vector, ${description.dimension} numbers`}>
-          <textarea
-            rows={3}
-            required
-            spellcheck={false}
-            value={form.value.vector}
-            onInput={({ currentTarget }) => set({ vector: currentTarget.value })}
-          />
+          <TextArea rows={3} required value={form.value.vector} onText={(vector) => set({ vector })} />
         </Field>
         <Field label="Payload, JSON">
-          <textarea
-            rows={3}
-            spellcheck={false}
-            value={form.value.payload}
-            onInput={({ currentTarget }) => set({ payload: currentTarget.value })}
-          />
+          <TextArea rows={3} value={form.value.payload} onText={(payload) => set({ payload })} />
         </Field>
       </div>
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       <div class="actions">
         <button type="submit" disabled={isRunning()}>
           Enrol it

@@ -3,7 +3,7 @@
 
 import type { Condition, Fields, FieldType, Filter } from '@hers/client';
 import type { JSX } from 'preact';
-import { Select } from './parts.tsx';
+import { Button, Input, Select } from './parts.tsx';
 
 export interface Row {
   readonly field: string;
@@ -107,42 +107,37 @@ export function FilterForm({ fields, rows, onChange }: FilterFormProps): JSX.Ele
               onText={(operator) => change(at, { operator })}
             />
             {typeOf(row.field) === 'boolean' && !isAlone ? (
-              <select
+              <Select
                 aria-label={`value of condition ${at + 1}`}
                 value={row.value === 'true' ? 'true' : 'false'}
-                onChange={({ currentTarget }) => change(at, { value: currentTarget.value })}
-              >
-                <option value="true">true</option>
-                <option value="false">false</option>
-              </select>
+                options={['true', 'false'].map((value) => [value, value] as const)}
+                onText={(value) => change(at, { value })}
+              />
             ) : (
-              <input
+              <Input
                 aria-label={`value of condition ${at + 1}`}
                 value={isAlone ? '' : row.value}
                 disabled={isAlone === true}
-                autocomplete="off"
                 placeholder={typeOf(row.field) === 'date' ? '2026-11-16' : ''}
-                onInput={({ currentTarget }) => change(at, { value: currentTarget.value })}
+                onText={(value) => change(at, { value })}
               />
             )}
-            <button
-              type="button"
+            <Button
               class="quiet"
               aria-label={`remove condition ${at + 1}`}
               onClick={() => onChange(rows.filter((_, i) => i !== at))}
             >
               ✕
-            </button>
+            </Button>
           </div>
         );
       })}
-      <button
-        type="button"
+      <Button
         class="link"
         onClick={() => onChange([...rows, { field: names[0]!, operator: first(names[0]!), value: '' }])}
       >
         Add a condition
-      </button>
+      </Button>
     </fieldset>
   );
 }

@@ -1,11 +1,10 @@
 // A probe out of a photograph or a sentence, by a model in this page.
 
-import { type Signal, useSignal } from '@preact/signals';
+import type { Signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { type Embedded, embed, installText, loading, type ModelFacts, missingText, modelsFor } from './models.ts';
-import { Field } from './parts.tsx';
+import { Button, Field, type Task, TextArea } from './parts.tsx';
 import { cropOf, openPicture, PictureInput } from './pictures.tsx';
-import { messageOf } from './text.ts';
 
 /** A face that was found in a picture: what it looks like, and what it is compared by. */
 export interface FoundFace {
@@ -65,52 +64,43 @@ interface PhotoProbeProps {
   readonly dimension: number;
   readonly faces: Signal<readonly FoundFace[]>;
   readonly chosen: Signal<number>;
-  readonly problem: Signal<string | undefined>;
+  readonly task: Task;
 }
 
-export function PhotoProbe({ dimension, faces, chosen, problem }: PhotoProbeProps): JSX.Element {
-  const isBusy = useSignal(false);
+export function PhotoProbe({ dimension, faces, chosen, task }: PhotoProbeProps): JSX.Element {
   const model = modelOf('picture', dimension);
   if (!model) return <NoModel takes="picture" dimension={dimension} />;
-  const look = async (picture: File) => {
-    isBusy.value = true;
-    problem.value = undefined;
-    faces.value = [];
-    try {
+  const look = (picture: File) =>
+    task.run(async () => {
+      faces.value = [];
       const found = await facesIn(model, picture);
       if (found.length === 0) throw new Error('no face was found in this picture');
       chosen.value = 0;
       faces.value = found;
-    } catch (error) {
-      problem.value = messageOf(error);
-    } finally {
-      isBusy.value = false;
-    }
-  };
+    });
   return (
     <>
       <PictureInput
         label="A photograph"
-        isBusy={isBusy.value}
+        isBusy={task.isBusy}
         onPictures={([picture]) => void look(picture!)}
-        onProblem={(text) => (problem.value = text)}
+        onProblem={task.fail}
       />
       {faces.value.length > 0 ? (
         <fieldset class="faces" aria-label="Which face">
           {faces.value.map(({ crop }, at) => (
-            <button
-              type="button"
+            <Button
               key={crop}
               aria-pressed={chosen.value === at}
               aria-label={`face ${at + 1}`}
               onClick={() => (chosen.value = at)}
             >
               <img src={crop} alt="" width={56} height={56} />
-            </button>
+            </Button>
           ))}
         </fieldset>
       ) : (
-        <LoadingText model={model} isBusy={isBusy.value} />
+        <LoadingText model={model} isBusy={task.isBusy} />
       )}
     </>
   );
@@ -127,7 +117,7 @@ export function TextProbe({ dimension, value, onInput }: TextProbeProps): JSX.El
   if (!model) return <NoModel takes="text" dimension={dimension} />;
   return (
     <Field label="A sentence" hint="A model in this page makes numbers of it. English works best.">
-      <textarea class="prose" rows={3} value={value} onInput={({ currentTarget }) => onInput(currentTarget.value)} />
+      <TextArea class="prose" rows={3} spellcheck value={value} onText={onInput} />
     </Field>
   );
 }

@@ -4,7 +4,7 @@ import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useErrorBoundary, useRef } from 'preact/hooks';
 import { type Job, job, stop } from './state.ts';
-import { count } from './text.ts';
+import { count, messageOf } from './text.ts';
 
 type Attributes<Tag extends keyof JSX.IntrinsicElements> = JSX.IntrinsicElements[Tag];
 
@@ -30,6 +30,28 @@ export function Form({ onSubmit, ...rest }: FormProps): JSX.Element {
 /** A line of text or a number; no browser offers what was typed before. */
 export function Input({ onText, ...rest }: Attributes<'input'> & { onText: (text: string) => void }): JSX.Element {
   return <input autocomplete="off" {...rest} onInput={({ currentTarget }) => onText(currentTarget.value)} />;
+}
+
+type AreaProps = Attributes<'textarea'> & { onText: (text: string) => void };
+
+/** Several lines of text; prose alone is checked for its spelling. */
+export function TextArea({ onText, ...rest }: AreaProps): JSX.Element {
+  return <textarea spellcheck={false} {...rest} onInput={({ currentTarget }) => onText(currentTarget.value)} />;
+}
+
+interface CheckProps {
+  readonly checked: boolean;
+  readonly onCheck: (isChecked: boolean) => void;
+  readonly children: ComponentChildren;
+}
+
+export function Check({ checked, onCheck, children }: CheckProps): JSX.Element {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={checked} onChange={({ currentTarget }) => onCheck(currentTarget.checked)} />
+      <span>{children}</span>
+    </label>
+  );
 }
 
 export function Button(props: Attributes<'button'>): JSX.Element {
@@ -135,6 +157,35 @@ export function Table({ label, columns, children }: TableProps): JSX.Element {
   );
 }
 
+interface FileButtonProps {
+  readonly text: string;
+  readonly accept?: string;
+  readonly multiple?: boolean;
+  readonly disabled?: boolean;
+  readonly 'aria-label'?: string;
+  readonly 'aria-labelledby'?: string;
+  readonly onFiles: (files: readonly File[]) => void;
+}
+
+/** A button that opens the choice of a file. The same one can be chosen again. */
+export function FileButton({ text, disabled = false, onFiles, ...rest }: FileButtonProps): JSX.Element {
+  return (
+    <label class={`button ${disabled ? 'disabled' : ''}`}>
+      {text}
+      <input
+        type="file"
+        class="hidden"
+        disabled={disabled}
+        {...rest}
+        onChange={({ currentTarget }) => {
+          onFiles([...(currentTarget.files ?? [])]);
+          currentTarget.value = '';
+        }}
+      />
+    </label>
+  );
+}
+
 interface FileChoiceProps {
   readonly id: string;
   readonly label: string;
@@ -153,19 +204,40 @@ export function FileChoice({ id, label, chosen, none, accept, onFile }: FileChoi
       </span>
       <div class="chosen">
         <span class={chosen === undefined ? 'name faint' : 'name'}>{chosen ?? none ?? 'none chosen'}</span>
-        <label class="button">
-          Choose …
-          <input
-            type="file"
-            class="hidden"
-            aria-labelledby={id}
-            accept={accept}
-            onChange={({ currentTarget }) => onFile(currentTarget.files?.[0])}
-          />
-        </label>
+        <FileButton text="Choose …" aria-labelledby={id} accept={accept} onFiles={([file]) => onFile(file)} />
       </div>
     </>
   );
+}
+
+/** Work that a view was asked for: whether it goes on, and what went wrong with it. */
+export interface Task {
+  readonly isBusy: boolean;
+  readonly problem: string | undefined;
+  /** `say` makes a sentence of an error. */
+  run(work: () => Promise<void> | void, say?: (error: unknown) => string): Promise<void>;
+  fail(problem: string | undefined): void;
+}
+
+export function useTask(): Task {
+  const isBusy = useSignal(false);
+  const problem = useSignal<string | undefined>(undefined);
+  return {
+    isBusy: isBusy.value,
+    problem: problem.value,
+    fail: (text) => (problem.value = text),
+    async run(work, say = messageOf) {
+      isBusy.value = true;
+      problem.value = undefined;
+      try {
+        await work();
+      } catch (error) {
+        problem.value = say(error);
+      } finally {
+        isBusy.value = false;
+      }
+    },
+  };
 }
 
 /** A form's values, and how to change some of them. */
@@ -209,9 +281,7 @@ export function Drop({ class: name, onFiles, children }: DropProps): JSX.Element
   );
 }
 
-/**
- * A file that is dropped beside its place would be opened by the browser, in the place of the page.
- */
+/** A browser would open a file that is dropped beside its place, in the place of the page. */
 export function ignoreOtherDrops(): void {
   addEventListener('dragover', (event) => {
     if (event.defaultPrevented) return;
@@ -238,9 +308,7 @@ export function Guarded({ of, children }: GuardedProps): JSX.Element {
     <div class="card" role="alert">
       <h2>This cannot be shown</h2>
       <p>The answer is not what it should be. The key is still in this page, and everything else works.</p>
-      <button type="button" onClick={again}>
-        Try again
-      </button>
+      <Button onClick={again}>Try again</Button>
     </div>
   );
 }
@@ -266,9 +334,9 @@ export function Dialog({ title, onClose, children }: DialogProps): JSX.Element {
     <dialog ref={element} aria-label={title} onClose={onClose}>
       <header>
         <h2>{title}</h2>
-        <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
+        <Button class="quiet" aria-label="Close" onClick={onClose}>
           ✕
-        </button>
+        </Button>
       </header>
       {children}
     </dialog>
@@ -290,30 +358,18 @@ export function Confirm({ title, word, action, onConfirm, onClose, children }: C
   const typed = useSignal('');
   return (
     <Dialog title={title} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (typed.value === word) void onConfirm();
-        }}
-      >
+      <Form onSubmit={() => (typed.value === word ? onConfirm() : undefined)}>
         {children}
         <Field label={`Type ${word} to go on`}>
-          <input
-            value={typed}
-            autocomplete="off"
-            spellcheck={false}
-            onInput={(event) => (typed.value = event.currentTarget.value)}
-          />
+          <Input value={typed.value} spellcheck={false} onText={(text) => (typed.value = text)} />
         </Field>
         <div class="actions">
           <button type="submit" class="danger" disabled={typed.value !== word}>
             {action}
           </button>
-          <button type="button" onClick={onClose}>
-            Cancel
-          </button>
+          <Button onClick={onClose}>Cancel</Button>
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -377,8 +433,8 @@ interface PlotProps {
   readonly title: string;
   /** Of the newest value, as people read it. */
   readonly now: string;
-  /** Lines, each with a name; undefined where there was nothing to measure. */
-  readonly lines: readonly { readonly name: string; readonly values: readonly (number | undefined)[] }[];
+  /** Lines, by their names; undefined where there was nothing to measure. */
+  readonly lines: Readonly<Record<string, readonly (number | undefined)[]>>;
   /** Values that fit into it, from the right. */
   readonly room: number;
 }
@@ -403,14 +459,14 @@ function pathOf(values: readonly (number | undefined)[], room: number, most: num
 
 /** Draws a number over time, as a line: what it is now, and what it was. */
 export function Plot({ title, now, lines, room }: PlotProps): JSX.Element {
-  const most = Math.max(...lines.flatMap(({ values }) => values.map((value) => value ?? 0)), 0) || 1;
+  const most = Math.max(...Object.values(lines).flatMap((values) => values.map((value) => value ?? 0)), 0) || 1;
   return (
     <figure class="card plot">
       <figcaption>
         <span>{title}</span> <strong class="number">{now}</strong>
       </figcaption>
       <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={`${title}: ${now}`}>
-        {lines.map(({ name, values }, at) => (
+        {Object.entries(lines).map(([name, values], at) => (
           <path key={name} class={at === 0 ? 'first' : 'second'} d={pathOf(values, room, most)} />
         ))}
       </svg>

@@ -4,7 +4,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Embedded } from './models.ts';
-import { Button, Dialog, Drop, Problem } from './parts.tsx';
+import { Button, Dialog, Drop, FileButton, Problem } from './parts.tsx';
 import { messageOf } from './text.ts';
 
 interface PictureInputProps {
@@ -42,21 +42,14 @@ export function PictureInput({ label, isMany = false, isBusy, onPictures, onProb
     <Drop class="drop" onFiles={take}>
       <span class="faint">Drop or paste {isMany ? 'pictures' : 'a picture'} here, or</span>
       <div class="actions">
-        <label class={`button ${isBusy ? 'disabled' : ''}`}>
-          Choose …
-          <input
-            type="file"
-            class="hidden"
-            accept="image/*"
-            aria-label={label}
-            multiple={isMany}
-            disabled={isBusy}
-            onChange={({ currentTarget }) => {
-              take([...(currentTarget.files ?? [])]);
-              currentTarget.value = '';
-            }}
-          />
-        </label>
+        <FileButton
+          text="Choose …"
+          accept="image/*"
+          aria-label={label}
+          multiple={isMany}
+          disabled={isBusy}
+          onFiles={take}
+        />
         <Button disabled={isBusy} onClick={() => (isFilming.value = true)}>
           Camera
         </Button>

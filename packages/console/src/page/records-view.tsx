@@ -4,7 +4,7 @@ import type { CollectionDescription, Filter, Payload, StoredRecord } from '@hers
 import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
-import { Button, Confirm, Dialog, Fact, Field, Form, Problem, Table } from './parts.tsx';
+import { Button, Confirm, Dialog, Fact, Field, Form, Problem, Table, TextArea, useTask } from './parts.tsx';
 import { useLoaded } from './state.ts';
 import { count, counted, messageOf, valueText } from './text.ts';
 import { unlocked } from './unlocked.ts';
@@ -57,10 +57,9 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
   );
   return (
     <div class="records">
-      <form
+      <Form
         class="card"
-        onSubmit={(event) => {
-          event.preventDefault();
+        onSubmit={() => {
           before.value = [];
           filter.value = filterOf(rows.value, fields);
         }}
@@ -70,7 +69,7 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
           <button type="submit">Apply</button>
           <span class="hint">This page filters. The server does not learn that there is a filter.</span>
         </div>
-      </form>
+      </Form>
       <Problem text={problem} />
       <div class="card">
         <div class="heading">
@@ -84,23 +83,21 @@ export function RecordsView({ description, onChange }: RecordsProps): JSX.Elemen
                 Delete these …
               </Button>
             ) : null}
-            <button
-              type="button"
+            <Button
               disabled={before.value.length === 0 || isLoading}
               onClick={() => (before.value = before.value.slice(0, -1))}
             >
               ← Before
-            </button>
+            </Button>
             <span class="number faint">
               {value && value.records.length > 0 ? `${count(first + 1)}–${count(first + value.records.length)}` : '–'}
             </span>
-            <button
-              type="button"
+            <Button
               disabled={!value?.hasMore || isLoading}
               onClick={() => (before.value = [...before.value, value!.records.at(-1)!.id])}
             >
               Next →
-            </button>
+            </Button>
           </div>
         </div>
         <p class="hint" role="status">
@@ -184,23 +181,12 @@ function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogP
     return record;
   }, [id]);
   const text = useSignal<string | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
-  const isBusy = useSignal(false);
+  const { isBusy, problem, run } = useTask();
   const record = loaded.value.value;
   const written = record?.payload === undefined ? '' : JSON.stringify(record.payload, null, 2);
 
-  const act = async (work: () => Promise<string>) => {
-    isBusy.value = true;
-    problem.value = undefined;
-    try {
-      onChange(await work());
-    } catch (error) {
-      problem.value = messageOf(error);
-      isBusy.value = false;
-    }
-  };
   const write = () =>
-    act(async () => {
+    run(async () => {
       const content = (text.value ?? written).trim();
       let payload: Payload | undefined;
       try {
@@ -210,12 +196,12 @@ function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogP
       }
       const collection = await database.collection(name);
       await collection.updatePayload({ id, ...(payload === undefined ? {} : { payload }) });
-      return `The payload of ${id} is written.`;
+      onChange(`The payload of ${id} is written.`);
     });
   const remove = () =>
-    act(async () => {
+    run(async () => {
       await (await database.collection(name)).delete(id);
-      return `${id} is deleted.`;
+      onChange(`${id} is deleted.`);
     });
 
   return (
@@ -240,19 +226,14 @@ function RecordDialog({ collection: name, id, onClose, onChange }: RecordDialogP
               </Fact>
             </dl>
             <Field label="Payload" hint="JSON. Written again, it is sealed in this page; the server sees which record.">
-              <textarea
-                rows={8}
-                spellcheck={false}
-                value={text.value ?? written}
-                onInput={({ currentTarget }) => (text.value = currentTarget.value)}
-              />
+              <TextArea rows={8} value={text.value ?? written} onText={(next) => (text.value = next)} />
             </Field>
-            <Problem text={problem.value} />
+            <Problem text={problem} />
             <div class="actions">
-              <button type="submit" class="main" disabled={isBusy.value || text.value === undefined}>
+              <button type="submit" class="main" disabled={isBusy || text.value === undefined}>
                 Write the payload
               </button>
-              <Button class="danger" disabled={isBusy.value} onClick={() => void remove()}>
+              <Button class="danger" disabled={isBusy} onClick={() => void remove()}>
                 Delete the record
               </Button>
               <Button onClick={onClose}>Close</Button>

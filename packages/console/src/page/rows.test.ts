@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Npy, openRows, vectorOf } from './rows.ts';
+import { openNpy, openRows, vectorOf } from './rows.ts';
 
 function npy(descr: string, shape: string, body: ArrayBufferView, order = 'False'): File {
   const text = `{'descr': '${descr}', 'fortran_order': ${order}, 'shape': (${shape}), }\n`;
@@ -20,7 +20,7 @@ describe('.npy', () => {
     ['<f8', Float64Array.from(values)],
   ] as const)
     it(`reads rows of ${descr}, in either order of bytes`, async () => {
-      const file = await Npy.open(npy(descr, '2, 3', array));
+      const file = await openNpy(npy(descr, '2, 3', array));
       assert.deepEqual([file.rows, file.dimension], [2, 3]);
       assert.deepEqual(
         (await file.read(1, 1)).map((row) => [...row]),
@@ -29,7 +29,7 @@ describe('.npy', () => {
       const swapped = Buffer.from(array.buffer.slice(0));
       if (descr === '<f4') swapped.swap32();
       else swapped.swap64();
-      const other = await Npy.open(npy(descr.replace('<', '>'), '2, 3', new Uint8Array(swapped)));
+      const other = await openNpy(npy(descr.replace('<', '>'), '2, 3', new Uint8Array(swapped)));
       assert.deepEqual(
         (await other.read(0, 2)).map((row) => [...row]),
         [values.slice(0, 3), values.slice(3)],
@@ -38,11 +38,11 @@ describe('.npy', () => {
 
   it('refuses what it does not read, in words', async () => {
     const array = Float32Array.from(values);
-    await assert.rejects(Npy.open(new File(['nothing'], 'a.npy')), /not a \.npy/);
-    await assert.rejects(Npy.open(npy('<f4', '2, 3', array, 'True')), /C order/);
-    await assert.rejects(Npy.open(npy('<c8', '2, 3', array)), /something else/);
-    await assert.rejects(Npy.open(npy('<f4', '3, 3', array)), /cut off/);
-    assert.equal((await Npy.open(npy('<f4', '6,', array))).dimension, 6);
+    await assert.rejects(openNpy(new File(['nothing'], 'a.npy')), /not a \.npy/);
+    await assert.rejects(openNpy(npy('<f4', '2, 3', array, 'True')), /C order/);
+    await assert.rejects(openNpy(npy('<c8', '2, 3', array)), /something else/);
+    await assert.rejects(openNpy(npy('<f4', '3, 3', array)), /cut off/);
+    assert.equal((await openNpy(npy('<f4', '6,', array))).dimension, 6);
   });
 });
 

@@ -18,7 +18,7 @@ export interface RowsOptions {
 const TOGETHER = 1024;
 
 export async function openRows(file: File, options: RowsOptions): Promise<Rows> {
-  if (/\.npy$/i.test(file.name)) return npyRows(await Npy.open(file), options);
+  if (/\.npy$/i.test(file.name)) return npyRows(await openNpy(file), options);
   if (/\.(?:jsonl|ndjson)$/i.test(file.name)) return { total: undefined, records: () => jsonRows(file, options) };
   if (/\.(?:csv|tsv)$/i.test(file.name)) return { total: undefined, records: () => csvRows(file, options) };
   throw new Error(`${file.name} is none of .npy, .jsonl, .csv, .tsv`);
@@ -35,25 +35,18 @@ function npyRows(npy: Npy, { prefix }: RowsOptions): Rows {
 }
 
 async function* linesOf(file: Blob): AsyncGenerator<{ readonly text: string; readonly number: number }> {
-  let rest = '';
-  let number = 0;
-  const reader = file
-    .stream()
-    .pipeThrough(new TextDecoderStream('utf-8', { fatal: true }))
-    .getReader();
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      const lines = (rest + (value ?? '')).split('\n');
-      rest = done ? '' : lines.pop()!;
-      for (const line of lines) {
-        number++;
-        if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
-      }
-      if (done) return;
+  let [rest, number] = ['', 0];
+  const pieces = async function* () {
+    yield* file.stream().pipeThrough(new TextDecoderStream('utf-8', { fatal: true }));
+    yield '\n';
+  };
+  for await (const piece of pieces()) {
+    const lines = (rest + piece).split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) {
+      number++;
+      if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
     }
-  } finally {
-    reader.releaseLock();
   }
 }
 
@@ -75,10 +68,7 @@ async function* jsonRows(file: Blob, { prefix }: RowsOptions): AsyncGenerator<Ve
   }
 }
 
-/**
- * A column `id`; columns named like the fields of the collection are the payload; all others
- * together are the vector.
- */
+/** A column `id`; those named like fields are the payload; all others are the vector. */
 async function* csvRows(file: File, { prefix, fields }: RowsOptions): AsyncGenerator<VectorRecord> {
   const delimiter = /\.tsv$/i.test(file.name) ? '\t' : ',';
   let names: readonly string[] | undefined;
@@ -143,64 +133,40 @@ const READERS: Readonly<Record<string, Reader>> = {
   u1: (view, at) => view.getUint8(at),
 };
 
-export class Npy {
+export interface Npy {
   readonly rows: number;
   readonly dimension: number;
-  readonly #file: Blob;
-  readonly #start: number;
-  readonly #bytes: number;
-  readonly #read: (view: DataView, at: number) => number;
-
-  private constructor(
-    file: Blob,
-    layout: {
-      readonly rows: number;
-      readonly dimension: number;
-      readonly start: number;
-      readonly bytes: number;
-      readonly read: (view: DataView, at: number) => number;
-    },
-  ) {
-    this.#file = file;
-    this.rows = layout.rows;
-    this.dimension = layout.dimension;
-    this.#start = layout.start;
-    this.#bytes = layout.bytes;
-    this.#read = layout.read;
-  }
-
-  /** Throws, in words for people, what is not such a file. */
-  static async open(file: Blob): Promise<Npy> {
-    const head = new DataView(await file.slice(0, 12).arrayBuffer());
-    const magic = Array.from({ length: Math.min(6, head.byteLength) }, (_, i) => String.fromCharCode(head.getUint8(i)));
-    if (head.byteLength < 12 || magic.join('') !== MAGIC) throw new Error('this is not a .npy file');
-    const isFirst = head.getUint8(6) === 1;
-    const length = isFirst ? head.getUint16(8, true) : head.getUint32(8, true);
-    const start = (isFirst ? 10 : 12) + length;
-    if (length > MAX_HEADER) throw new Error('this .npy file has a header that is too long');
-    const text = await file.slice(start - length, start).text();
-    const [, order, kind = '', width = '', isFortran, rows, columns] = HEADER.exec(text) ?? [];
-    const reader = READERS[kind + width];
-    if (!reader) throw new Error('this .npy file holds something else than float32, float64, int8 or uint8 vectors');
-    if (isFortran === 'True')
-      throw new Error('the rows of this .npy file do not lie one behind the other; save it in C order');
-    // One vector alone is a row.
-    const [count, dimension] = columns === '' ? [1, Number(rows)] : [Number(rows), Number(columns)];
-    const bytes = Number(width) * dimension;
-    if (file.size < start + count * bytes) throw new Error('this .npy file is cut off');
-    const isLittle = order !== '>';
-    return new Npy(file, { rows: count, dimension, start, bytes, read: (view, at) => reader(view, at, isLittle) });
-  }
-
   /** Rows from `from` on. */
-  async read(from: number, count: number): Promise<Float32Array[]> {
-    const at = this.#start + from * this.#bytes;
-    const view = new DataView(await this.#file.slice(at, at + count * this.#bytes).arrayBuffer());
-    const step = this.dimension === 0 ? 0 : this.#bytes / this.dimension;
+  read(from: number, count: number): Promise<Float32Array[]>;
+}
+
+/** Throws, in words for people, what is not such a file. */
+export async function openNpy(file: Blob): Promise<Npy> {
+  const head = new DataView(await file.slice(0, 12).arrayBuffer());
+  const magic = Array.from({ length: Math.min(6, head.byteLength) }, (_, i) => String.fromCharCode(head.getUint8(i)));
+  if (head.byteLength < 12 || magic.join('') !== MAGIC) throw new Error('this is not a .npy file');
+  const isFirst = head.getUint8(6) === 1;
+  const length = isFirst ? head.getUint16(8, true) : head.getUint32(8, true);
+  const start = (isFirst ? 10 : 12) + length;
+  if (length > MAX_HEADER) throw new Error('this .npy file has a header that is too long');
+  const text = await file.slice(start - length, start).text();
+  const [, order, kind = '', width = '', isFortran, first, second] = HEADER.exec(text) ?? [];
+  const reader = READERS[kind + width];
+  if (!reader) throw new Error('this .npy file holds something else than float32, float64, int8 or uint8 vectors');
+  if (isFortran === 'True')
+    throw new Error('the rows of this .npy file do not lie one behind the other; save it in C order');
+  // One vector alone is a row.
+  const [rows, dimension] = second === '' ? [1, Number(first)] : [Number(first), Number(second)];
+  const [step, bytes] = [Number(width), Number(width) * dimension];
+  if (file.size < start + rows * bytes) throw new Error('this .npy file is cut off');
+  const read = async (from: number, count: number) => {
+    const at = start + from * bytes;
+    const view = new DataView(await file.slice(at, at + count * bytes).arrayBuffer());
     return Array.from({ length: count }, (_, row) =>
-      Float32Array.from({ length: this.dimension }, (__, i) => this.#read(view, row * this.#bytes + i * step)),
+      Float32Array.from({ length: dimension }, (__, i) => reader(view, row * bytes + i * step, order !== '>')),
     );
-  }
+  };
+  return { rows, dimension, read };
 }
 
 /** Numbers as people paste them: separated by commas, spaces or lines, with brackets or without. */

@@ -9,9 +9,23 @@ import { isExample, plainCollection } from './example.ts';
 import { FilterForm, filterOf, type Row } from './filter-form.tsx';
 import { type FoundFace, modelKinds, modelOf, PhotoProbe, TextProbe } from './model-probe.tsx';
 import { embed } from './models.ts';
-import { Button, Fact, Field, FileChoice, Form, Input, Problem, Select, Table } from './parts.tsx';
+import {
+  Button,
+  Check,
+  Fact,
+  Field,
+  FileChoice,
+  Form,
+  Input,
+  Problem,
+  Select,
+  Table,
+  type Task,
+  TextArea,
+  useTask,
+} from './parts.tsx';
 import { pictureIn } from './pictures.tsx';
-import { Npy, vectorOf } from './rows.ts';
+import { type Npy, openNpy, vectorOf } from './rows.ts';
 import { useLoaded } from './state.ts';
 import { count, counted, messageOf, scoreText, size, valueText } from './text.ts';
 import { type Account, accounted, Timeline } from './timeline.tsx';
@@ -103,7 +117,7 @@ export function SearchView({ description }: { readonly description: CollectionDe
   const form = useSignal<FormValues>({ ...EMPTY, source });
   const faces = useSignal<readonly FoundFace[]>([]);
   const face = useSignal(0);
-  const problem = useSignal<string | undefined>(undefined);
+  const task = useTask();
   const found = useSignal<Found | undefined>(undefined);
   const running = useSignal<AbortController | undefined>(undefined);
   useEffect(() => {
@@ -118,42 +132,43 @@ export function SearchView({ description }: { readonly description: CollectionDe
     const { limit, threshold, groupBy, payload, rerank, filter: rows } = form.value;
     const controller = new AbortController();
     running.value = controller;
-    problem.value = undefined;
-    try {
-      const filter = filterOf(rows, fields);
-      const fieldNames = Object.keys(fields);
-      const options: SearchOptions = {
-        limit: Number(limit),
-        ...(threshold.trim() === '' ? {} : { threshold: Number(threshold) }),
-        ...(groupBy === '' ? {} : { groupBy }),
-        ...(filter ? { filter } : {}),
-        ...(fieldNames.length > 0 ? { select: fieldNames } : {}),
-        ...(payload ? { payload } : {}),
-        ...(rerank ? { rerank } : {}),
-        signal: controller.signal,
-      };
-      const collection = await database.collection(name);
-      const probe = await probeOf(collection, form.value, faces.value[face.value], dimension);
-      const { result, account } = await accounted(() => collection.search(probe, options));
-      found.value = {
-        ...{ result, account, probe },
-        isLimited: filter !== undefined || groupBy !== '' || threshold.trim() !== '',
-        hasPayload: payload,
-        fieldNames: payload ? [] : fieldNames,
-      };
-    } catch (error) {
-      found.value = undefined;
-      problem.value = controller.signal.aborted ? 'It was stopped.' : messageOf(error);
-    } finally {
-      running.value = undefined;
-    }
+    const fieldNames = Object.keys(fields);
+    await task.run(
+      async () => {
+        const filter = filterOf(rows, fields);
+        const options: SearchOptions = {
+          limit: Number(limit),
+          ...(threshold.trim() === '' ? {} : { threshold: Number(threshold) }),
+          ...(groupBy === '' ? {} : { groupBy }),
+          ...(filter ? { filter } : {}),
+          ...(fieldNames.length > 0 ? { select: fieldNames } : {}),
+          ...(payload ? { payload } : {}),
+          ...(rerank ? { rerank } : {}),
+          signal: controller.signal,
+        };
+        const collection = await database.collection(name);
+        const probe = await probeOf(collection, form.value, faces.value[face.value], dimension);
+        const { result, account } = await accounted(() => collection.search(probe, options));
+        found.value = {
+          ...{ result, account, probe },
+          isLimited: filter !== undefined || groupBy !== '' || threshold.trim() !== '',
+          hasPayload: payload,
+          fieldNames: payload ? [] : fieldNames,
+        };
+      },
+      (error) => {
+        found.value = undefined;
+        return controller.signal.aborted ? 'It was stopped.' : messageOf(error);
+      },
+    );
+    running.value = undefined;
   };
 
   return (
     <div class="search">
       <Form class="card" onSubmit={search}>
-        <SearchForm form={form} description={description} problem={problem} faces={faces} face={face} />
-        <Problem text={problem.value} />
+        <SearchForm form={form} description={description} task={task} faces={faces} face={face} />
+        <Problem text={task.problem} />
         <div class="actions">
           <button type="submit" class="main" disabled={running.value !== undefined}>
             {running.value ? 'Searching …' : 'Search'}
@@ -204,32 +219,27 @@ function ExampleProbes({ name, onChoose }: { readonly name: string; readonly onC
 interface SearchFormProps {
   readonly form: Signal<FormValues>;
   readonly description: CollectionDescription;
-  readonly problem: Signal<string | undefined>;
+  readonly task: Task;
   readonly faces: Signal<readonly FoundFace[]>;
   /** The one that is searched for. */
   readonly face: Signal<number>;
 }
 
-function SearchForm({ form, description, problem, faces, face }: SearchFormProps): JSX.Element {
+function SearchForm({ form, description, task, faces, face }: SearchFormProps): JSX.Element {
   const { value } = form;
   const { fields, dimension, metric } = description;
   const set = (part: Partial<FormValues>) => {
     form.value = { ...form.value, ...part };
   };
-  const choose = async (file: File | undefined) => {
-    if (!file) return;
-    problem.value = undefined;
-    try {
-      const content = await Npy.open(file);
+  const choose = (file: File) =>
+    task.run(async () => {
+      const content = await openNpy(file);
       if (content.dimension !== dimension)
         throw new Error(
           `the vectors of this file have ${content.dimension} dimensions, and the collection ${dimension}`,
         );
       set({ npy: { name: file.name, content }, row: '0' });
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
-  };
+    });
   const kinds: readonly Source[] = ['vector', 'file', 'record', ...modelKinds(dimension)];
   const keywords = Object.entries(fields).filter(([, type]) => type === 'keyword');
   return (
@@ -244,7 +254,7 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
       </fieldset>
       <div class="probe">
         {value.source === 'picture' ? (
-          <PhotoProbe dimension={dimension} faces={faces} chosen={face} problem={problem} />
+          <PhotoProbe dimension={dimension} faces={faces} chosen={face} task={task} />
         ) : null}
         {value.source === 'text' ? (
           <TextProbe dimension={dimension} value={value.sentence} onInput={(sentence) => set({ sentence })} />
@@ -254,12 +264,7 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
         ) : null}
         {value.source === 'vector' ? (
           <Field label={`${dimension} numbers`} hint="Separated by commas, spaces or lines.">
-            <textarea
-              rows={4}
-              spellcheck={false}
-              value={value.text}
-              onInput={({ currentTarget }) => set({ text: currentTarget.value })}
-            />
+            <TextArea rows={4} value={value.text} onText={(text) => set({ text })} />
           </Field>
         ) : null}
         {value.source === 'file' ? (
@@ -270,7 +275,7 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
                 label="File"
                 chosen={value.npy && `${value.npy.name}, ${counted(value.npy.content.rows, 'row')}`}
                 accept=".npy"
-                onFile={(file) => void choose(file)}
+                onFile={(file) => file && void choose(file)}
               />
             </div>
             <Field label="Row">
@@ -313,26 +318,12 @@ function SearchForm({ form, description, problem, faces, face }: SearchFormProps
         </Field>
       </div>
       <FilterForm fields={fields} rows={value.filter} onChange={(filter) => set({ filter })} />
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={value.payload}
-          onChange={({ currentTarget }) => set({ payload: currentTarget.checked })}
-        />
-        <span>
-          Fetch payloads <span class="warn">this shows the server which records</span>
-        </span>
-      </label>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={value.rerank}
-          onChange={({ currentTarget }) => set({ rerank: currentTarget.checked })}
-        />
-        <span>
-          Rank by full vectors <span class="warn">this too, and more of them</span>
-        </span>
-      </label>
+      <Check checked={value.payload} onCheck={(payload) => set({ payload })}>
+        Fetch payloads <span class="warn">this shows the server which records</span>
+      </Check>
+      <Check checked={value.rerank} onCheck={(rerank) => set({ rerank })}>
+        Rank by full vectors <span class="warn">this too, and more of them</span>
+      </Check>
     </>
   );
 }

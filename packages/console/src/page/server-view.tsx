@@ -4,13 +4,28 @@ import { type Signal, useSignal } from '@preact/signals';
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { growth, numberIn, quantile, type Reading, readingOf } from './metrics.ts';
-import { Button, Confirm, Field, Form, Guarded, Input, Plot, Problem, Select, Table, Tabs, useForm } from './parts.tsx';
+import {
+  Button,
+  Confirm,
+  Field,
+  Form,
+  Guarded,
+  Input,
+  Plot,
+  Problem,
+  Select,
+  Table,
+  Tabs,
+  useForm,
+  useTask,
+} from './parts.tsx';
 import { hrefOf, SERVER_TABS, type ServerTab } from './route.ts';
 import { adminToken, askServer, readMetrics } from './server-api.ts';
 import { shown, useLoaded } from './state.ts';
 import { count, duration, isCode, messageOf, size } from './text.ts';
 
 export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
+  const View = VIEWS[tab];
   return (
     <section>
       <header class="heading">
@@ -18,26 +33,19 @@ export function ServerView({ tab }: { readonly tab: ServerTab }): JSX.Element {
       </header>
       <Tabs label="Of this server" tabs={SERVER_TABS} chosen={tab} hrefOf={(tab) => hrefOf({ view: 'server', tab })} />
       <Guarded of={tab}>
-        <TabView key={tab} tab={tab} />
+        <View key={tab} />
       </Guarded>
     </section>
   );
 }
 
-function TabView({ tab }: { readonly tab: ServerTab }): JSX.Element {
-  switch (tab) {
-    case 'metrics':
-      return <MetricsTab />;
-    case 'tokens':
-      return <TokensTab />;
-    case 'audit log':
-      return <AuditTab />;
-    case 'doctor':
-      return <DoctorTab />;
-    case 'cluster':
-      return <ClusterTab />;
-  }
-}
+const VIEWS: Readonly<Record<ServerTab, () => JSX.Element>> = {
+  metrics: MetricsTab,
+  tokens: TokensTab,
+  'audit log': AuditTab,
+  doctor: DoctorTab,
+  cluster: ClusterTab,
+};
 
 const EVERY_MS = 2000;
 /** Readings that are kept: four minutes. */
@@ -103,32 +111,21 @@ function Plots({ all }: { readonly all: readonly Reading[] }): JSX.Element {
       <Plot
         title="searches a second"
         now={text(searches.at(-1), (each) => each.toFixed(1))}
-        lines={[{ name: 'searches', values: searches }]}
+        lines={{ searches }}
         room={room}
       />
       <Plot
         title="a search, p50 and p95"
         now={`${text(p50, ms)} · ${text(p95, ms)}`}
-        lines={[
-          { name: 'p50', values: half },
-          { name: 'p95', values: most },
-        ]}
+        lines={{ p50: half, p95: most }}
         room={room}
       />
-      <Plot
-        title="scanned"
-        now={text(newest(rate), (each) => `${size(each)}/s`)}
-        lines={[{ name: 'rate', values: rate }]}
-        room={room}
-      />
-      <Plot title="memory" now={text(memory.at(-1), size)} lines={[{ name: 'memory', values: memory }]} room={room} />
+      <Plot title="scanned" now={text(newest(rate), (each) => `${size(each)}/s`)} lines={{ rate }} room={room} />
+      <Plot title="memory" now={text(memory.at(-1), size)} lines={{ memory }} room={room} />
       <Plot
         title="scans that run and wait"
         now={`${running.at(-1) ?? '–'} · ${waiting.at(-1) ?? '–'}`}
-        lines={[
-          { name: 'running', values: running },
-          { name: 'waiting', values: waiting },
-        ]}
+        lines={{ running, waiting }}
         room={room}
       />
       <div class="card plot">
@@ -178,11 +175,10 @@ function Asked<T>({ path, children }: AskedProps<T>): JSX.Element {
 
 function AdminToken(): JSX.Element {
   return (
-    <form
+    <Form
       class="card"
-      onSubmit={(event) => {
-        event.preventDefault();
-        const input = event.currentTarget.elements.namedItem('admin') as HTMLInputElement;
+      onSubmit={(form) => {
+        const input = form.elements.namedItem('admin') as HTMLInputElement;
         adminToken.value = input.value.trim();
         input.value = '';
       }}
@@ -196,7 +192,7 @@ function AdminToken(): JSX.Element {
       <div class="actions">
         <button type="submit">Use it</button>
       </div>
-    </form>
+    </Form>
   );
 }
 
@@ -225,20 +221,15 @@ interface TokensProps {
 
 function Tokens({ tokens, onChange }: TokensProps): JSX.Element {
   const revoking = useSignal<TokenFacts | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
-  const revoke = async (id: string) => {
-    problem.value = undefined;
-    revoking.value = undefined;
-    try {
-      await askServer(`tokens/${id}`, { method: 'DELETE' });
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
-    onChange();
-  };
+  const { problem, run } = useTask();
+  const revoke = (id: string) =>
+    run(async () => {
+      revoking.value = undefined;
+      await askServer(`tokens/${id}`, { method: 'DELETE' }).finally(onChange);
+    });
   return (
     <>
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       <Table label="Tokens" columns={['id', 'scope', 'collection', 'note', 'made', ['Revoke', 'aside']]}>
         {tokens.map((token) => (
           <tr key={token.id}>
@@ -291,20 +282,16 @@ const SCOPES = [
 function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element {
   const { form, set } = useForm({ scope: 'search' as (typeof SCOPES)[number][0], collection: '', note: '' });
   const made = useSignal<string | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
-  const make = async () => {
-    problem.value = undefined;
-    made.value = undefined;
-    const { scope, collection, note } = form.value;
-    try {
+  const { problem, run } = useTask();
+  const make = () =>
+    run(async () => {
+      made.value = undefined;
+      const { scope, collection, note } = form.value;
       const head = { scope, ...(collection === '' ? {} : { collection }), ...(note === '' ? {} : { note }) };
       const { secret } = await askServer<{ secret: string }>('tokens', { method: 'POST', head });
       made.value = secret;
       onChange();
-    } catch (error) {
-      problem.value = messageOf(error);
-    }
-  };
+    });
   return (
     <Form class="card" onSubmit={make}>
       <h2>A new token</h2>
@@ -324,7 +311,7 @@ function NewToken({ onChange }: { readonly onChange: () => void }): JSX.Element 
           <Input value={form.value.note} maxLength={200} onText={(note) => set({ note })} />
         </Field>
       </div>
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       {made.value === undefined ? null : (
         <div class="stack tight" role="status">
           <code class="command">{made.value}</code>

@@ -5,7 +5,7 @@ import { useSignal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { example } from './example.ts';
-import { Button, Drop, Field, FileChoice, Form, Problem, save } from './parts.tsx';
+import { Button, Drop, Field, FileChoice, Form, Problem, save, useTask } from './parts.tsx';
 import { type Origin, offeredKey } from './session.ts';
 import { isCode, messageOf } from './text.ts';
 import { lockedBecause, unlock } from './unlocked.ts';
@@ -58,6 +58,9 @@ function valueIn(form: HTMLFormElement, name: string): string {
   return (form.elements.namedItem(name) as HTMLInputElement | null)?.value ?? '';
 }
 
+const refused = (error: unknown) =>
+  isCode(error, 'UNAUTHENTICATED') ? 'This server asks for a token, and this is none of its own.' : messageOf(error);
+
 function Token({ origin }: { readonly origin: Origin }): JSX.Element | null {
   if (origin.kind === 'command') return null;
   return (
@@ -69,8 +72,7 @@ function Token({ origin }: { readonly origin: Origin }): JSX.Element | null {
 
 function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
   const file = useSignal<KeyFile | undefined>(undefined);
-  const problem = useSignal<string | undefined>(undefined);
-  const busy = useSignal(false);
+  const { isBusy, problem, run, fail } = useTask();
   const offered = useSignal<KeyFile | undefined>(undefined);
   useEffect(() => {
     if (origin.kind !== 'command') return;
@@ -84,7 +86,7 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
   }, []);
 
   const choose = async (chosen: File | undefined) => {
-    problem.value = undefined;
+    fail(undefined);
     if (!chosen) return;
     try {
       const text = await chosen.text();
@@ -92,29 +94,18 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
       file.value = { name: chosen.name, text };
     } catch (error) {
       file.value = undefined;
-      problem.value = messageOf(error);
+      fail(messageOf(error));
     }
   };
 
   const open = async (form: HTMLFormElement) => {
-    if (!file.value) {
-      problem.value = 'Choose a key file first.';
-      return;
-    }
-    busy.value = true;
-    problem.value = undefined;
-    try {
-      const { name, text } = file.value;
+    if (!file.value) return fail('Choose a key file first.');
+    const { name, text } = file.value;
+    await run(async () => {
       const key = await openKey(text, valueIn(form, 'passphrase'));
       await unlock(key, { keyName: name, gallery: origin.gallery, token: valueIn(form, 'token') });
-    } catch (error) {
-      problem.value = isCode(error, 'UNAUTHENTICATED')
-        ? 'This server asks for a token, and this is none of its own.'
-        : messageOf(error);
-    } finally {
-      busy.value = false;
-      empty(form);
-    }
+    }, refused);
+    empty(form);
   };
 
   return (
@@ -137,13 +128,13 @@ function OpenKey({ origin }: { readonly origin: Origin }): JSX.Element {
         <input type="password" name="passphrase" autocomplete="off" />
       </Field>
       <Token origin={origin} />
-      <Problem text={problem.value} />
+      <Problem text={problem} />
       <div class="actions">
-        <button type="submit" class="main" disabled={busy.value}>
-          {busy.value ? 'Opening …' : 'Unlock'}
+        <button type="submit" class="main" disabled={isBusy}>
+          {isBusy ? 'Opening …' : 'Unlock'}
         </button>
         <span class="hint" role="status">
-          {busy.value ? 'Checking a passphrase takes a second, on purpose.' : ''}
+          {isBusy ? 'Checking a passphrase takes a second, on purpose.' : ''}
         </span>
       </div>
     </Form>
@@ -188,12 +179,7 @@ function MakeKey({ origin }: { readonly origin: Origin }): JSX.Element {
   };
 
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void (state.value === 'saved' ? use(event.currentTarget) : make(event.currentTarget));
-      }}
-    >
+    <Form onSubmit={state.value === 'saved' ? use : make}>
       {state.value === 'saved' ? (
         <>
           <p>
@@ -228,12 +214,22 @@ function MakeKey({ origin }: { readonly origin: Origin }): JSX.Element {
               : 'Make and save it'}
         </button>
       </div>
-    </form>
+    </Form>
   );
 }
 
 const HERE = ['the key', 'vectors and pictures', 'ids and payloads', 'scores, and who matched'];
 const THERE = ['encrypted templates', 'sealed records under handles', 'how many, how large, when'];
+
+function List({ texts }: { readonly texts: readonly string[] }): JSX.Element {
+  return (
+    <ul>
+      {texts.map((text) => (
+        <li key={text}>{text}</li>
+      ))}
+    </ul>
+  );
+}
 
 /** Shows where the key is, and where it is not. */
 function KeyPicture({ place }: { readonly place: string }): JSX.Element {
@@ -243,11 +239,7 @@ function KeyPicture({ place }: { readonly place: string }): JSX.Element {
         <h2>
           <Key /> This page
         </h2>
-        <ul>
-          {HERE.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
+        <List texts={HERE} />
       </div>
       <div class="between" aria-hidden="true">
         <svg viewBox="0 0 120 24" preserveAspectRatio="none" aria-hidden="true">
@@ -257,11 +249,7 @@ function KeyPicture({ place }: { readonly place: string }): JSX.Element {
       </div>
       <div class="side there">
         <h2>{place.charAt(0).toUpperCase() + place.slice(1)}</h2>
-        <ul>
-          {THERE.map((text) => (
-            <li key={text}>{text}</li>
-          ))}
-        </ul>
+        <List texts={THERE} />
         <p class="no">no key</p>
       </div>
       <figcaption>

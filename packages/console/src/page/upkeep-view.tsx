@@ -1,49 +1,59 @@
 // Upkeep: what keeps a collection small, fresh and safe. Each can be stopped, and goes on later.
 
 import type { Collection, CollectionDescription, FieldType } from '@hers/client';
-import { useSignal } from '@preact/signals';
-import type { JSX } from 'preact';
-import { Button, Field, Problem, Select, save } from './parts.tsx';
+import type { ComponentChildren, JSX } from 'preact';
+import { TYPES } from './collections-view.tsx';
+import { Button, Field, FileButton, Input, Select, save, useForm } from './parts.tsx';
 import { isRunning, type JobTools, run } from './state.ts';
-import { counted, messageOf, size } from './text.ts';
+import { counted, size } from './text.ts';
 import { unlocked } from './unlocked.ts';
 
-interface ActionProps {
+interface AboutProps {
   readonly title: string;
   readonly text: string;
-  readonly label: string;
-  readonly onRun: () => void;
-  readonly children?: JSX.Element;
+  /** A form below the text. */
+  readonly form?: JSX.Element;
+  /** The button that begins it. */
+  readonly children: ComponentChildren;
 }
 
-function Action({ title, text, label, onRun, children }: ActionProps): JSX.Element {
+function Card({ title, text, form, children }: AboutProps): JSX.Element {
   return (
     <div class="card action">
       <div>
         <h2>{title}</h2>
         <p class="hint">{text}</p>
-        {children}
+        {form}
       </div>
-      <Button disabled={isRunning()} onClick={onRun}>
-        {label}
-      </Button>
+      {children}
     </div>
   );
 }
 
-const TYPES: readonly FieldType[] = ['keyword', 'number', 'date', 'boolean', 'keyword[]'];
+interface ActionProps extends Omit<AboutProps, 'children'> {
+  readonly label: string;
+  readonly onRun: () => void;
+}
+
+function Action({ label, onRun, ...rest }: ActionProps): JSX.Element {
+  return (
+    <Card {...rest}>
+      <Button disabled={isRunning()} onClick={onRun}>
+        {label}
+      </Button>
+    </Card>
+  );
+}
 
 export function UpkeepView({ description }: { readonly description: CollectionDescription }): JSX.Element {
   const { name, dimension, compressor } = description;
   const { database } = unlocked.value!;
-  const added = useSignal({ name: '', type: 'keyword' as FieldType });
-  const problem = useSignal<string | undefined>(undefined);
+  const { form, set } = useForm({ name: '', type: 'keyword' as FieldType });
   const start = (title: string, work: (collection: Collection, tools: JobTools) => Promise<string>) =>
     void run(title, name, async (tools) => work(await database.collection(name), tools));
 
-  const restore = async (file: File | undefined) => {
+  const restore = (file: File | undefined) => {
     if (!file) return;
-    problem.value = undefined;
     const target = freeName(file.name, name);
     start(`Restore ${target}`, async (_, { signal, onProgress }) => {
       const restored = await database.restore(target, watched(file, onProgress), { signal });
@@ -51,7 +61,7 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
     });
   };
 
-  const reindex = async (file: File | null | undefined) => {
+  const reindex = (file: File | null | undefined) => {
     if (file === undefined) return;
     start(file ? `Reindex through ${file.name}` : 'Reindex without a compressor', async (collection, tools) => {
       await collection.reindex(file ? new Uint8Array(await file.arrayBuffer()) : null, tools);
@@ -62,7 +72,6 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
 
   return (
     <div class="stack">
-      <Problem text={problem.value} />
       <Action
         title="Optimize"
         text="Puts pending records into blocks, makes deletions final, and completes fields."
@@ -114,82 +123,62 @@ export function UpkeepView({ description }: { readonly description: CollectionDe
           })
         }
       />
-      <div class="card action">
-        <div>
-          <h2>Restore</h2>
-          <p class="hint">A snapshot becomes a collection of its own, beside this one.</p>
-        </div>
-        <label class={`button ${isRunning() ? 'disabled' : ''}`}>
-          Choose a snapshot …
-          <input
-            type="file"
-            class="hidden"
-            accept=".snapshot"
-            disabled={isRunning()}
-            onChange={({ currentTarget }) => void restore(currentTarget.files?.[0])}
-          />
-        </label>
-      </div>
-      <div class="card action">
-        <div>
-          <h2>Reindex</h2>
-          <p class="hint">
-            {compressor
-              ? `Searches compare ${compressor.dimension} of ${dimension} dimensions (${compressor.method}). Another compressor can take its place, or none.`
-              : 'A compressor (from hers compress train) lets searches compare fewer dimensions. Nothing is enrolled again; the gallery can be searched meanwhile.'}
-          </p>
-        </div>
+      <Card title="Restore" text="A snapshot becomes a collection of its own, beside this one.">
+        <FileButton
+          text="Choose a snapshot …"
+          accept=".snapshot"
+          disabled={isRunning()}
+          onFiles={([file]) => restore(file)}
+        />
+      </Card>
+      <Card
+        title="Reindex"
+        text={
+          compressor
+            ? `Searches compare ${compressor.dimension} of ${dimension} dimensions (${compressor.method}). Another compressor can take its place, or none.`
+            : 'A compressor (from hers compress train) lets searches compare fewer dimensions. Nothing is enrolled again; the gallery can be searched meanwhile.'
+        }
+      >
         <div class="actions">
-          <label class={`button ${isRunning() ? 'disabled' : ''}`}>
-            Choose a compressor …
-            <input
-              type="file"
-              class="hidden"
-              aria-label="Compressor"
-              disabled={isRunning()}
-              onChange={({ currentTarget }) => void reindex(currentTarget.files?.[0])}
-            />
-          </label>
+          <FileButton
+            text="Choose a compressor …"
+            aria-label="Compressor"
+            disabled={isRunning()}
+            onFiles={([file]) => reindex(file)}
+          />
           {compressor ? (
-            <Button disabled={isRunning()} onClick={() => void reindex(null)}>
+            <Button disabled={isRunning()} onClick={() => reindex(null)}>
               Without one
             </Button>
           ) : null}
         </div>
-      </div>
+      </Card>
       <Action
         title="Add a field"
         text="A property of the payload to filter by. It is filled from the records that there are; nothing is encrypted again."
         label="Add it"
         onRun={() => {
-          const { name: field, type } = added.value;
+          const { name: field, type } = form.value;
           start(`Add the field ${field}`, async (collection, tools) => {
-            try {
-              await collection.addFields({ [field]: type }, tools);
-              return `Records can be filtered by ${field}.`;
-            } catch (error) {
-              throw new Error(messageOf(error));
-            }
+            await collection.addFields({ [field]: type }, tools);
+            return `Records can be filtered by ${field}.`;
           });
         }}
-      >
-        <div class="row">
-          <Field label="Name">
-            <input
-              value={added.value.name}
-              autocomplete="off"
-              onInput={({ currentTarget }) => (added.value = { ...added.value, name: currentTarget.value })}
-            />
-          </Field>
-          <Field label="Type">
-            <Select
-              value={added.value.type}
-              options={TYPES.map((type) => [type, type] as const)}
-              onText={(type) => (added.value = { ...added.value, type })}
-            />
-          </Field>
-        </div>
-      </Action>
+        form={
+          <div class="row">
+            <Field label="Name">
+              <Input value={form.value.name} onText={(name) => set({ name })} />
+            </Field>
+            <Field label="Type">
+              <Select
+                value={form.value.type}
+                options={TYPES.map((type) => [type, type] as const)}
+                onText={(type) => set({ type })}
+              />
+            </Field>
+          </div>
+        }
+      />
     </div>
   );
 }

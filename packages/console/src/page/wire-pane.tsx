@@ -5,7 +5,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { Fact } from './parts.tsx';
 import { count, counted, duration, size } from './text.ts';
-import { type Exchange, exchanges, forgetExchanges, LEARNS, NAMES, traffic } from './wire.ts';
+import { type Exchange, exchanges, forgetExchanges, learnedFrom, nameOf, traffic } from './wire.ts';
 
 /** Handles that are shown of a request. */
 const SHOWN_HANDLES = 8;
@@ -42,7 +42,7 @@ export function WirePane(): JSX.Element {
                   chosen.value = chosen.value === exchange.number ? undefined : exchange.number;
                 }}
               >
-                <span class="what">{NAMES[exchange.operation]}</span>
+                <span class="what">{nameOf(exchange.operation)}</span>
                 <span class="number">{exchange.sent > 0 ? `${size(exchange.sent)} ↑` : ''}</span>
                 <span class="number">{exchange.received > 0 ? `${size(exchange.received)} ↓` : ''}</span>
                 <span class="number">{exchange.endedAt ? duration(exchange.endedAt - exchange.beganAt) : '…'}</span>
@@ -67,7 +67,7 @@ function Detail({ exchange }: { readonly exchange: Exchange }): JSX.Element {
           </code>
         </Fact>
         <Fact term="answer">{status === undefined ? 'on its way' : status === 0 ? 'none: not reached' : status}</Fact>
-        <Fact term="it learns">{LEARNS[operation]}</Fact>
+        <Fact term="it learns">{learnedFrom(operation)}</Fact>
       </dl>
       {sent > 0 ? (
         <>

@@ -1,13 +1,10 @@
 // Estimates of intrinsic dimension from the nearest neighbours of points, and the dimensions that
 // they recommend.
 
-import { CompressError } from '@hers/compress';
+import { invalid } from '../methods/method.ts';
 import type { Neighbours } from './nearest.ts';
 
-/**
- * The largest ratios are left out, as in the article: they come from points where the density is
- * not constant.
- */
+/** The largest ratios, where the density is not constant, are left out, as in the article. */
 const KEPT = 0.9;
 
 /**
@@ -17,7 +14,7 @@ const KEPT = 0.9;
  * origin with slope m.
  */
 export function twoNearestDimension({ count, k, distance }: Neighbours): number {
-  if (k < 2) throw new CompressError('INVALID_ARGUMENT', 'two neighbours of each point are needed');
+  if (k < 2) throw invalid('two neighbours of each point are needed');
   const ratios: number[] = [];
   for (let i = 0; i < count; i++) {
     const [first, second] = [distance[i * k], distance[i * k + 1]];
@@ -31,8 +28,7 @@ export function twoNearestDimension({ count, k, distance }: Neighbours): number 
     xx += ratios[i] ** 2;
     xy -= ratios[i] * Math.log(1 - (i + 1) / ratios.length);
   }
-  if (kept < 2 || xx === 0)
-    throw new CompressError('INVALID_ARGUMENT', 'too few points differ from their nearest neighbours');
+  if (kept < 2 || xx === 0) throw invalid('too few points differ from their nearest neighbours');
   return xy / xx;
 }
 
@@ -44,8 +40,7 @@ export function twoNearestDimension({ count, k, distance }: Neighbours): number 
  * point is Gamma-distributed with mean (k − 1)/m.
  */
 export function likelihoodDimension({ count, k: held, distance }: Neighbours, k: number = held): number {
-  if (!(k >= 3 && k <= held))
-    throw new CompressError('INVALID_ARGUMENT', `k is from 3 to the ${held} neighbours there are`);
+  if (!(k >= 3 && k <= held)) throw invalid(`k is from 3 to the ${held} neighbours there are`);
   let inverses = 0;
   let points = 0;
   for (let i = 0; i < count; i++) {
@@ -58,8 +53,7 @@ export function likelihoodDimension({ count, k: held, distance }: Neighbours, k:
     inverses += sum / (k - 1);
     points++;
   }
-  if (points === 0 || inverses === 0)
-    throw new CompressError('INVALID_ARGUMENT', 'no point has neighbours at different distances');
+  if (points === 0 || inverses === 0) throw invalid('no point has neighbours at different distances');
   return points / inverses;
 }
 

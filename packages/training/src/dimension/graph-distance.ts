@@ -21,20 +21,15 @@
 
 import { CompressError } from '@hers/compress';
 import { type OptionNames, refuseUnknown } from '@hers/scheme/options';
+import { invalid } from '../methods/method.ts';
 import type { Neighbours } from './nearest.ts';
 
 export interface GraphDistanceOptions {
   /** Neighbours of a node of the graph. */
   readonly k?: number;
-  /**
-   * Nodes from which all distances are measured, spread evenly over the points; all of them would
-   * change little.
-   */
+  /** Nodes to measure all distances from, spread evenly; all points would change little. */
   readonly sources?: number;
-  /**
-   * Standard deviation of the smoothing of the distribution, in mean lengths of an edge; 0 is the
-   * estimator as published.
-   */
+  /** Standard deviation of the smoothing, in mean lengths of an edge; 0 is as published. */
   readonly smoothing?: number;
   readonly onProgress?: (done: number, total: number) => void;
 }
@@ -56,10 +51,7 @@ export interface GraphDistanceEstimate {
   readonly mode: number;
   readonly mean: number;
   readonly deviation: number;
-  /**
-   * Root mean square of what the fit leaves unexplained, in units of log p; undefined without an
-   * estimate.
-   */
+  /** Root mean square of what the fit leaves, in units of log p; undefined without one. */
   readonly residual: number | undefined;
 }
 
@@ -125,10 +117,7 @@ export interface SphereFitOptions {
 
 type SphereFit = Pick<GraphDistanceEstimate, 'dimension' | 'refusal' | 'mode' | 'mean' | 'deviation' | 'residual'>;
 
-/**
- * The dimension of the sphere whose distances are distributed as these are, below the most frequent
- * one.
- */
+/** The dimension of the sphere whose distances are spread like these, below the mode. */
 export function fitSphere(distances: Float64Array, options: SphereFitOptions = {}): SphereFit {
   refuseUnknown(options, { blur: true, longestEdge: true }, 'fitSphere', 'option', CompressError);
   const { blur = 0, longestEdge = 0 } = options;
@@ -271,23 +260,16 @@ function interpolated(density: Float64Array, width: number, r: number): number {
 
 // Shortest-path (geodesic) distances on the graph of the k nearest neighbours.
 
-/**
- * An undirected graph in compressed rows: the neighbours of node i are target[start[i]] …
- * target[start[i + 1] − 1].
- */
+/** Undirected, in compressed rows: node i has target[start[i]] … target[start[i + 1] − 1]. */
 export interface Graph {
   readonly start: Int32Array;
   readonly target: Int32Array;
   readonly length: Float64Array;
 }
 
-/**
- * Two points are joined when one is among the k nearest of the other. Neighbours must hold at least
- * k.
- */
+/** Joins two points when one is among the k nearest of the other. */
 export function neighbourGraph({ count, k: held, index, distance }: Neighbours, k: number): Graph {
-  if (!(k >= 1 && k <= held))
-    throw new CompressError('INVALID_ARGUMENT', `there are ${held} neighbours of each point, not ${k}`);
+  if (!(k >= 1 && k <= held)) throw invalid(`there are ${held} neighbours of each point, not ${k}`);
   const isNearest = (i: number, j: number) => {
     for (let n = i * held; n < i * held + k; n++) if (index[n] === j) return true;
     return false;

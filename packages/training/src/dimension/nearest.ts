@@ -4,11 +4,12 @@
 
 import { CompressError } from '@hers/compress';
 import { refuseUnknown } from '@hers/scheme/options';
+import { dot } from '@hers/vectors/linear-algebra';
+import { invalid } from '../methods/method.ts';
 import { product } from '../training/session.ts';
+import { unitRows } from '../training/training-set.ts';
 
-/**
- * The k nearest of each vector, nearest first: row i is about vector i, which is not among its own.
- */
+/** The k nearest of each vector but itself, nearest first: row i is about vector i. */
 export interface Neighbours {
   readonly count: number;
   readonly k: number;
@@ -16,9 +17,7 @@ export interface Neighbours {
   readonly distance: Float64Array;
 }
 
-/**
- * `euclidean`: the straight line. `angle`: the arc between the directions, whatever the lengths.
- */
+/** `euclidean`: the straight line. `angle`: the arc between directions, whatever the lengths. */
 export type Distance = 'euclidean' | 'angle';
 
 export interface NearestOptions {
@@ -41,13 +40,13 @@ export async function nearest(
   const { distance = 'euclidean', onProgress, signal } = options;
   const count = checkVectors(vectors, dimension);
   if (!(Number.isInteger(k) && k >= 1 && k < count))
-    throw new CompressError(
-      'INVALID_ARGUMENT',
-      `k is a whole number from 1 to ${count - 1}, one less than there are vectors`,
-    );
-  const points = distance === 'angle' ? normalised(vectors, dimension) : vectors;
+    throw invalid(`k is a whole number from 1 to ${count - 1}, one less than there are vectors`);
+  const points = distance === 'angle' ? directions(vectors, dimension) : vectors;
   const halfSquares = new Float64Array(count);
-  for (let i = 0; i < count; i++) halfSquares[i] = dot(points, i, points, i, dimension) / 2;
+  for (let i = 0; i < count; i++) {
+    const point = points.subarray(i * dimension, (i + 1) * dimension);
+    halfSquares[i] = dot(point, point) / 2;
+  }
   const wanted = Math.min(count - 1, k + SPARE);
   const index = new Int32Array(count * k);
   const distances = new Float64Array(count * k);
@@ -110,23 +109,11 @@ function between(points: Float32Array, i: number, j: number, dimension: number, 
   return distance === 'angle' ? 2 * Math.asin(Math.min(1, chord / 2)) : chord;
 }
 
-function dot(a: Float32Array, i: number, b: Float32Array, j: number, dimension: number): number {
-  let sum = 0;
-  for (let c = 0; c < dimension; c++) sum += a[i * dimension + c] * b[j * dimension + c];
-  return sum;
-}
-
-function normalised(vectors: Float32Array, dimension: number): Float32Array {
-  const out = new Float32Array(vectors.length);
-  for (let at = 0; at < vectors.length; at += dimension) {
-    let squares = 0;
-    for (let i = at; i < at + dimension; i++) squares += vectors[i] * vectors[i];
-    if (squares === 0)
+function directions(vectors: Float32Array, dimension: number): Float32Array {
+  for (let at = 0; at < vectors.length; at += dimension)
+    if (vectors.subarray(at, at + dimension).every((x) => x === 0))
       throw new CompressError('INVALID_VECTOR', `vector ${at / dimension} is zero and has no direction`);
-    const scale = 1 / Math.sqrt(squares);
-    for (let i = at; i < at + dimension; i++) out[i] = vectors[i] * scale;
-  }
-  return out;
+  return unitRows(vectors, dimension);
 }
 
 /** How many vectors there are. */

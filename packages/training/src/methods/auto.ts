@@ -14,12 +14,12 @@
 // learned from are many, but a map that learned from few sets just these apart, and looks better
 // than it is.
 
-import { CompressError, load } from '@hers/compress';
+import { CompressError } from '@hers/compress';
 import { type Fold, foldsOf, type Margins, marginsOf, overPeople } from '../training/folds.ts';
 import { subset, type TrainingSet } from '../training/training-set.ts';
-import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
+import { appliedLinear, type Body, encodeCompressor, linearBody, loadBody } from './compressor-graph.ts';
 import { cutToAxes, type Family, fitPca, linearFamily, type Point, shortened } from './linear.ts';
-import { type Context, completed, type Method, requireShare, type Task, trialOf } from './method.ts';
+import { type Context, completed, handedOver, type Method, requireShare, type Task, trialOf } from './method.ts';
 import { learnRanking, type RankingSettings, ranking } from './ranking.ts';
 
 export interface AutoSettings {
@@ -50,10 +50,7 @@ const FEW_POINTS: readonly Point[] = [
   { shrinkage: 0.35, classes: 1 },
 ];
 
-/**
- * 1, 2, 3, 4, 6, 8, 12, 16, 24, …: each a third or a half more than the one before, and all
- * dimensions at last.
- */
+/** 1, 2, 3, 4, 6, 8, 12, …: each a third or a half more than before, and all dimensions last. */
 function ladder(most: number): number[] {
   const steps = [1, 2, 3];
   for (let i = 4; i < most; i *= 2) steps.push(i, 1.5 * i);
@@ -93,21 +90,19 @@ export const auto: Method<AutoSettings, number | null> = {
       made.push(
         encodeCompressor(body, {
           method: chosen ? 'ranking' : 'linear',
-          metric: 'cosine',
           settings: { ...(chosen ? chosen.settings : found[i].point), ...said(each) },
           figures: { validationRank1: rank, fullRank1: trial.full, vectors: set.count },
-          notes: notesOf(trial, found[i], learned, to, { kind, rank }),
+          notes: notesOf(trial, set.dimension, found[i], learned, to, { kind, rank }),
         }),
       );
     }
-    for (const bytes of made.slice(0, -1)) context.stage(bytes);
-    context.progress({ stage: 'done', done: 1 });
-    return made.at(-1)!;
+    return handedOver(made, context);
   },
 };
 
 function notesOf(
   trial: Trial,
+  given: number,
   { pca, lda, rank: linear, point, equal }: Found,
   learned: readonly Learned[],
   dimension: number,
@@ -115,7 +110,7 @@ function notesOf(
 ): string[] {
   const lost = trial.full - rank;
   return [
-    `full dimension (${trial.dimension}): rank-1 ${shown(trial.full)} on held-out identities, over ${trial.folds.length} folds`,
+    `full dimension (${given}): rank-1 ${shown(trial.full)} on held-out identities, over ${trial.folds.length} folds`,
     `pca at ${dimension}: ${shown(pca)}`,
     `lda at ${dimension}: ${shown(lda)}, with the shrinkage that was best here`,
     `linear at ${dimension}: ${shown(linear)}, with shrinkage ${point.shrinkage.toFixed(2)} and a weight of ${point.classes.toFixed(2)} for classes, the mean of ${equal.toFixed(1)} settings that are as good`,
@@ -151,19 +146,17 @@ async function principal(
       `The dimension cannot be chosen, for ${reason}: name one, or give labels that say which vectors belong together.`,
     );
   context.progress({ stage: 'principal components', done: 0.5 });
-  const also = task.also ?? [];
-  const map = await fitPca(set, Math.max(dimension, ...also), threads);
-  const made = (to: number) =>
+  const dimensions = [...(task.also ?? []), dimension];
+  const map = await fitPca(set, Math.max(...dimensions), threads);
+  const made = dimensions.map((to) =>
     encodeCompressor(linearBody(shortened(map, to)), {
       method: 'pca',
-      metric: 'cosine',
       settings: said({ ...task, dimension: to }),
       figures: { varianceKept: map.keptBy(to), vectors: set.count },
       notes: [`chosen: pca at ${to}, because ${reason}; how much rank-1 it loses is not known`],
-    });
-  for (const each of also) context.stage(made(each));
-  context.progress({ stage: 'done', done: 1 });
-  return made(dimension);
+    }),
+  );
+  return handedOver(made, context);
 }
 
 interface Found {
@@ -174,33 +167,22 @@ interface Found {
   hits: Float64Array;
   pca: number;
   lda: number;
-  /**
-   * How many members of the family the average is of: the inverse of the sum of squared weights.
-   */
+  /** Members of the family in the average: the inverse of the sum of squared weights. */
   equal: number;
 }
 
 /** The folds, and what members of the family come to in them. */
 export class Trial {
   readonly folds: readonly Fold[];
-  /** Of the vectors as they are given. */
-  readonly dimension: number;
   readonly people: Int32Array;
+  /** Rank-1 of the vectors as they are given. */
   readonly full: number;
   readonly #families: readonly Family[];
   readonly #threads: number;
   readonly #context: Context;
 
-  private constructor(
-    folds: Fold[],
-    dimension: number,
-    full: number,
-    families: Family[],
-    threads: number,
-    context: Context,
-  ) {
+  private constructor(folds: Fold[], full: number, families: Family[], threads: number, context: Context) {
     this.folds = folds;
-    this.dimension = dimension;
     this.people = Int32Array.from(folds.flatMap((fold) => [...fold.people]));
     this.full = full;
     this.#families = families;
@@ -208,10 +190,8 @@ export class Trial {
     this.#context = context;
   }
 
-  static async open(
-    { set, seed, validation, threads }: Task<AutoSettings, number | null>,
-    context: Context,
-  ): Promise<Trial> {
+  static async open(task: Task<AutoSettings, number | null>, context: Context): Promise<Trial> {
+    const { set, seed, validation, threads } = task;
     const some = sampled(set);
     context.progress({ stage: 'folds of held-out identities', done: 0 });
     // Principal components of all of them, not of each fold: they know no labels.
@@ -231,7 +211,7 @@ export class Trial {
       for (const margin of all) if (margin > 0) hits++;
       probes += all.length;
     }
-    return new Trial(folds, set.dimension, hits / probes, families, threads, context);
+    return new Trial(folds, hits / probes, families, threads, context);
   }
 
   /** Margins of all probes, at each point and dimension. */
@@ -261,8 +241,7 @@ export class Trial {
 
   /** Which probes of a fold are found through a compressor that was learned on it. */
   async hitsOf(body: Body, fold: Fold): Promise<Float64Array> {
-    const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
-    const compressor = await load(encodeCompressor(body, metadata));
+    const compressor = await loadBody(body);
     const width = compressor.outputDimension;
     const mapped = await compressor.transform(fold.gallery);
     const { all } = await marginsOf(fold, mapped, width, width, this.#threads);
@@ -295,17 +274,12 @@ export class Trial {
   /** The choice at each dimension; maps are computed once for all of them. */
   async chooseEach(dimensions: readonly number[]): Promise<Found[]> {
     const margins = await this.#margins(POINTS, dimensions);
-    const chosen = dimensions.map((dimension, d) =>
-      averaged(
-        margins.map((each) => each[d]),
-        this.people,
-        dimension,
-      ),
-    );
     const found: Found[] = [];
-    for (const [d, { point, equal }] of chosen.entries()) {
-      const [[own]] = await this.#margins([point], [dimensions[d]]);
-      const ranks = margins.map((each) => hitShare(each[d]));
+    for (const [d, dimension] of dimensions.entries()) {
+      const here = margins.map((each) => each[d]);
+      const { point, equal } = averaged(here, this.people, dimension);
+      const [[own]] = await this.#margins([point], [dimension]);
+      const ranks = here.map(hitShare);
       found.push({
         point,
         equal,
@@ -345,10 +319,7 @@ export function averaged(
   return { point: { shrinkage, classes }, equal: total ** 2 / weights.reduce((sum, weight) => sum + weight ** 2, 0) };
 }
 
-/**
- * exp(−z²/2), where z is how far a member is behind the best one, in standard errors of that
- * difference.
- */
+/** exp(−z²/2), where a member is z standard errors of the difference behind the best one. */
 function weightsOf(margins: readonly Float32Array[], people: Int32Array, dimension: number): number[] {
   const softness = SOFTNESS / Math.sqrt(dimension);
   const outcomes = margins.map((each) => Float64Array.from(each, (margin) => 1 / (1 + Math.exp(-margin / softness))));
@@ -369,10 +340,7 @@ function hitShare({ all }: Margins): number {
   return hits / all.length;
 }
 
-/**
- * A residual network, and the linear map alone: the latter needs fewer steps, and no vectors that
- * are moved.
- */
+/** The linear map alone, with fewer steps and no vectors that are moved; a residual network. */
 const RANKINGS: readonly Partial<RankingSettings>[] = [{ hidden: [], smoothing: 0, steps: 600 }, {}];
 const RANKING_FOLDS = 2;
 

@@ -2,6 +2,7 @@
 // vectors as `compressed`; they normalise at both ends themselves, so that whatever tool runs them
 // does the same.
 
+import { type Compressor, load } from '@hers/compress';
 import { type Metadata, metadataProperties } from '@hers/compress/compressor';
 import { encodeModel, type OnnxNode, type OnnxTensor } from '@hers/compress/onnx';
 import { product } from '../training/session.ts';
@@ -15,7 +16,12 @@ export interface Body {
   outputDimension: number;
 }
 
-export function encodeCompressor(body: Body, metadata: Metadata): Uint8Array<ArrayBuffer> {
+/** Vectors are compared by cosine; most methods have no notes. */
+export function encodeCompressor(
+  body: Body,
+  about: Omit<Metadata, 'metric' | 'notes'> & { notes?: readonly string[] },
+) {
+  const metadata: Metadata = { metric: 'cosine', notes: [], ...about };
   return encodeModel({
     nodes: [
       { op: 'LpNormalization', inputs: ['vectors'], outputs: ['unit'], attributes: { axis: 1, p: 2 } },
@@ -28,6 +34,11 @@ export function encodeCompressor(body: Body, metadata: Metadata): Uint8Array<Arr
     metadata: metadataProperties(metadata),
     description: `${metadata.method}: ${body.inputDimension} to ${body.outputDimension} dimensions, compared by cosine`,
   });
+}
+
+/** The compressor of a body as it will be saved, for measuring it. */
+export function loadBody(body: Body): Promise<Compressor> {
+  return load(encodeCompressor(body, { method: '', settings: {}, figures: {} }));
 }
 
 /** `(x − centre) A = x A − centre A`: one layer. */

@@ -2,7 +2,7 @@
 // latter as its authors' code has it. A network is trained a stage after the other, each starting
 // from the one before, as that code does.
 
-import { CompressError, type LearningCurve } from '@hers/compress';
+import type { LearningCurve } from '@hers/compress';
 import { Random } from '@hers/vectors/random';
 import { Graph } from '../training/autodiff.ts';
 import { type Course, decodeCheckpoint, fingerprintOf, train } from '../training/loop.ts';
@@ -11,8 +11,8 @@ import { named, type Problem, parameterPieces, parameterShapes, type Shapes, Tra
 import { gather, type TrainingSet } from '../training/training-set.ts';
 import { rankOneFast, withValidation } from '../training/validation.ts';
 import { type Body, encodeCompressor } from './compressor-graph.ts';
-import { type Context, type Method, requireCount, requireNumber, type Task } from './method.ts';
-import { type Architecture, chainFor, checkChain, drawn, type Parameter, stages } from './network.ts';
+import { type Context, invalid, type Method, requireCount, requireNumber, type Task } from './method.ts';
+import { type Architecture, chainFor, checkChain, constants, drawn, type Parameter, stages } from './network.ts';
 import {
   gathered,
   HardestPairs,
@@ -20,10 +20,10 @@ import {
   largest,
   type PairLoss,
   type Pairs,
-  Pools,
   pairErrors,
   pairInputs,
   pairLoss,
+  poolsOf,
   randomGenuine,
   randomImpostor,
   randomPairs,
@@ -107,10 +107,7 @@ const text: DeepMdsSettings = {
   refit: true,
 };
 
-/**
- * As the paper's ablation has it, and the authors' configuration of it: without mining, and without
- * the covariance penalty.
- */
+/** As the paper's ablation and its configuration: without mining and covariance penalty. */
 export const deepmds: Method<DeepMdsSettings> = method('deepmds', { ...text, pairs: 'balanced', covarianceWeight: 0 });
 
 export const deepmdsPlus: Method<DeepMdsSettings> = method('deepmds++', text);
@@ -149,24 +146,19 @@ function check(settings: DeepMdsSettings): void {
     ['refit', settings.refit, [true, false]],
   ];
   for (const [name, value, allowed] of choices)
-    if (!allowed.includes(value))
-      throw new CompressError('INVALID_ARGUMENT', `${name} is one of ${allowed.join(', ')}.`);
+    if (!allowed.includes(value)) throw invalid(`${name} is one of ${allowed.join(', ')}.`);
   for (const name of ['layers', 'steps'] as const) requireCount(name, settings[name]);
   requireCount('pool', settings.pool, 16);
   if (settings.end !== null) {
     requireCount('end', settings.end);
-    if (settings.end > settings.steps)
-      throw new CompressError('INVALID_ARGUMENT', `end is at most ${settings.steps}, the number of steps.`);
+    if (settings.end > settings.steps) throw invalid(`end is at most ${settings.steps}, the number of steps.`);
   }
   for (const name of ['random', 'patience'] as const) requireCount(name, settings[name], 0);
-  if (!(Array.isArray(hard) && hard.length === 2))
-    throw new CompressError('INVALID_ARGUMENT', 'hard is two numbers of pairs.');
+  if (!(Array.isArray(hard) && hard.length === 2)) throw invalid('hard is two numbers of pairs.');
   for (const count of hard) requireCount('hard', count, 0);
-  if (hard[0] + hard[1] + settings.random === 0)
-    throw new CompressError('INVALID_ARGUMENT', 'There have to be some pairs.');
+  if (hard[0] + hard[1] + settings.random === 0) throw invalid('There have to be some pairs.');
   for (const name of ['covarianceWeight', 'learningRate', 'weightDecay'] as const) requireNumber(name, settings[name]);
-  if (chain !== null && !Array.isArray(chain))
-    throw new CompressError('INVALID_ARGUMENT', 'chain is a list of dimensions.');
+  if (chain !== null && !Array.isArray(chain)) throw invalid('chain is a list of dimensions.');
 }
 
 /** The loss as a problem for a trainer. */
@@ -227,7 +219,7 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
       const used = { ...settings, chain: stage, seed, validation };
       const curves = curvesUpTo(settled, chains.length, s);
       bytes = encodeCompressor(bodyOf({ ...settings, chain: stage }, start), {
-        ...{ method: name, metric: 'cosine', settings: used, figures, curves, notes: [] },
+        ...{ method: name, settings: used, figures, curves },
       });
       if (s < chains.length - 1) context.stage(bytes);
     }
@@ -318,10 +310,10 @@ async function minerFor(
   ];
   if (pairs === 'balanced') return async ({ hard, random }) => both(rest(hard) + hard, random);
   if (candidates === 'all') {
-    const pools = new Pools(set, pool, seed);
+    const poolAt = poolsOf(set, pool, seed);
     const search = await searcher(architecture, await projection(architecture, shapes, threads), threads);
     return async ({ step, random, hard, parameters }) => {
-      const rows = pools.at(step);
+      const rows = poolAt(step);
       const found = await search(
         gather(set, rows),
         Int32Array.from(rows, (row) => classes[row]),
@@ -383,10 +375,7 @@ async function measurer(set: TrainingSet, architecture: Architecture, shapes: Sh
 /** Rows whose errors are computed at a time. */
 const BLOCK = 256;
 
-/**
- * Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j` for all pairs of a pool, each computed
- * once.
- */
+/** Finds the hardest pairs by `cos(z_i, z_j) − x_i · x_j`, once for each pair of a pool. */
 async function searcher({ chain }: Architecture, project: Projection, threads: number) {
   const [from, to] = [chain[0], chain.at(-1)!];
   const graph = new Graph();
@@ -459,8 +448,8 @@ export function batchOf(
 
 function bodyOf(architecture: Architecture, parameters: Matrices): Body {
   const graph = new Graph();
-  const constant: Parameter = (name, shape) => graph.tensor(name, parameters[name].data as Float32Array, shape);
   const { chain } = architecture;
-  const last = stages(graph, { name: 'unit', shape: ['count', chain[0]] }, architecture, constant);
+  const unit = { name: 'unit', shape: ['count', chain[0]] };
+  const last = stages(graph, unit, architecture, constants(graph, parameters));
   return { ...graph.body(last, 'raw'), inputDimension: chain[0], outputDimension: chain.at(-1)! };
 }

@@ -4,6 +4,7 @@
 // shifts (Wilkinson and Reinsch, "Handbook for Automatic Computation" II, contributions 2 and 3).
 // Vectors lie in rows, so that the inner loops run along memory.
 
+import { dot } from '@hers/vectors/linear-algebra';
 import { Random } from '@hers/vectors/random';
 import { product } from '../training/session.ts';
 import type { TrainingSet } from '../training/training-set.ts';
@@ -27,9 +28,7 @@ export function symmetricEigen(matrix: Float64Array, n: number): Eigen {
   return { values: Float64Array.from(order, (i) => diagonal[i]), vectors };
 }
 
-/**
- * An eigenvector may point either way; the one whose largest entry is positive is always the same.
- */
+/** An eigenvector may point either way: its largest entry is made positive. */
 function signed(vector: Float64Array): Float64Array {
   let largest = 0;
   for (let i = 1; i < vector.length; i++) if (Math.abs(vector[i]) > Math.abs(vector[largest])) largest = i;
@@ -70,9 +69,7 @@ function tridiagonalise(a: Float64Array, n: number, diagonal: Float64Array, off:
   return z;
 }
 
-/**
- * The lower right part of the matrix, from `start`: A ← (I − v vᵀ) A (I − v vᵀ) = A − v wᵀ − w vᵀ.
- */
+/** The lower right part, from `start`: A ← (I − v vᵀ) A (I − v vᵀ) = A − v wᵀ − w vᵀ. */
 function reflectBothSides(a: Float64Array, n: number, start: number, v: Float64Array, p: Float64Array): void {
   const m = n - start;
   for (let i = 0; i < m; i++) {
@@ -103,9 +100,7 @@ function reflectColumns(z: Float64Array, n: number, start: number, v: Float64Arr
   }
 }
 
-/**
- * Makes the off-diagonal vanish by plane rotations, and applies each of them to two rows of `z`.
- */
+/** Makes the off-diagonal vanish by plane rotations, each applied to two rows of `z`, too. */
 function implicitQl(d: Float64Array, e: Float64Array, z: Float64Array, n: number): void {
   let size = 0;
   for (let i = 0; i < n; i++) size = Math.max(size, Math.abs(d[i]) + Math.abs(e[i]));
@@ -272,12 +267,6 @@ function oneByOne(given: Float64Array, rows: number, n: number): Float64Array {
     }
   }
   return given;
-}
-
-function dot(a: Float64Array, b: Float64Array): number {
-  let sum = 0;
-  for (let k = 0; k < a.length; k++) sum += a[k] * b[k];
-  return sum;
 }
 
 // Means and covariances of a training set. The products run in onnxruntime in single precision over

@@ -85,10 +85,7 @@ const AXES = 256;
 const ITERATIONS = 6;
 /** For a map that only serves to choose; it begins where its neighbour ended. */
 const FEW_ITERATIONS = 4;
-/**
- * The means of few classes span few axes. This much of the scatter of all vectors says which ones
- * come next.
- */
+/** Means of few classes span few axes: this much of all vectors' scatter says which come next. */
 const FILL = 1e-3;
 
 /** What all members of the family share, computed once from a training set. */

@@ -39,6 +39,13 @@ export function trialOf(context: Context): Context {
   return Object.create(context, { checkpoint: { value: () => {} }, stage: { value: () => {} } });
 }
 
+/** Hands over what was made, the last of it as the result. */
+export function handedOver(made: readonly Uint8Array<ArrayBuffer>[], context: Context): Uint8Array<ArrayBuffer> {
+  for (const bytes of made.slice(0, -1)) context.stage(bytes);
+  context.progress({ stage: 'done', done: 1 });
+  return made.at(-1)!;
+}
+
 export interface Task<S, D = number> {
   set: TrainingSet;
   dimension: D;
@@ -66,25 +73,24 @@ export function completed<S extends object>(method: string, defaults: S, given: 
   const unknown = Object.keys(given).find((name) => !Object.hasOwn(defaults, name));
   if (unknown !== undefined) {
     const known = Object.keys(defaults).join(', ') || 'none';
-    throw new CompressError(
-      'INVALID_ARGUMENT',
-      `${method} has no setting ${JSON.stringify(unknown)}; there are: ${known}.`,
-    );
+    throw invalid(`${method} has no setting ${JSON.stringify(unknown)}; there are: ${known}.`);
   }
   return { ...defaults, ...given };
 }
 
+export function invalid(message: string): CompressError {
+  return new CompressError('INVALID_ARGUMENT', message);
+}
+
 export function requireShare(name: string, value: unknown): void {
-  if (!(typeof value === 'number' && value >= 0 && value <= 1))
-    throw new CompressError('INVALID_ARGUMENT', `${name} is a number from 0 to 1.`);
+  if (!(typeof value === 'number' && value >= 0 && value <= 1)) throw invalid(`${name} is a number from 0 to 1.`);
 }
 
 export function requireCount(name: string, value: unknown, least = 1): void {
   if (!(Number.isInteger(value) && (value as number) >= least))
-    throw new CompressError('INVALID_ARGUMENT', `${name} is a whole number, ${least} or more.`);
+    throw invalid(`${name} is a whole number, ${least} or more.`);
 }
 
 export function requireNumber(name: string, value: unknown): void {
-  if (!(typeof value === 'number' && value >= 0 && value < Infinity))
-    throw new CompressError('INVALID_ARGUMENT', `${name} is a number, 0 or more.`);
+  if (!(typeof value === 'number' && value >= 0 && value < Infinity)) throw invalid(`${name} is a number, 0 or more.`);
 }

@@ -6,10 +6,10 @@
 // steps; in each, the first layer's output is added to its input, a linear map of the stage's input
 // is added to its output ("long skip"), and the result is normalised.
 
-import { CompressError } from '@hers/compress';
 import { Random } from '@hers/vectors/random';
 import type { Graph, Value } from '../training/autodiff.ts';
 import type { Matrices } from '../training/session.ts';
+import { invalid } from './method.ts';
 
 export interface Architecture {
   /** The chain of dimensions, input first: `[512, 256, 128, 64]`. */
@@ -45,8 +45,7 @@ export function chainFor(input: number, output: number): number[] {
 export function checkChain(chain: readonly number[], input: number, output: number): void {
   const whole = chain.every((size) => Number.isInteger(size) && size > 0);
   if (chain.length < 2 || !whole || chain[0] !== input || chain.at(-1) !== output)
-    throw new CompressError(
-      'INVALID_ARGUMENT',
+    throw invalid(
       `chain is a list of dimensions from ${input}, that of the vectors, to ${output}, that of the compressed ones.`,
     );
 }
@@ -57,6 +56,16 @@ function steps(from: number, to: number, layers: number): number[] {
   return Array.from({ length: layers + 1 }, (_, i) => (i === layers ? to : from - i * step));
 }
 
+/** A fully connected layer, with its weights and bias by this name. */
+export function layer(graph: Graph, parameter: Parameter, x: Value, name: string, from: number, to: number): Value {
+  return graph.matmul(x, parameter(`${name}.weight`, [from, to]), { bias: parameter(`${name}.bias`, [to]) });
+}
+
+/** Parameters as constants of a model. */
+export function constants(graph: Graph, parameters: Matrices): Parameter {
+  return (name, shape) => graph.tensor(name, parameters[name].data as Float32Array, shape);
+}
+
 /** The output of the last stage for rows `x`, not yet normalised unless every stage is. */
 export function stages(
   graph: Graph,
@@ -64,17 +73,17 @@ export function stages(
   { chain, layers, residual, normaliseStages }: Architecture,
   parameter: Parameter,
 ): Value {
-  const layer = (input: Value, name: string, from: number, to: number) =>
-    graph.matmul(input, parameter(`${name}.weight`, [from, to]), { bias: parameter(`${name}.bias`, [to]) });
+  const layerOf = (input: Value, name: string, from: number, to: number) =>
+    layer(graph, parameter, input, name, from, to);
   let value = x;
   for (let s = 0; s + 1 < chain.length; s++) {
     const start = value;
     const sizes = steps(chain[s], chain[s + 1], layers);
     for (let l = 0; l < layers; l++) {
-      const inner = graph.relu(layer(value, `stage${s}.${l}.relu`, sizes[l], sizes[l]));
-      value = layer(residual ? graph.add(inner, value) : inner, `stage${s}.${l}.linear`, sizes[l], sizes[l + 1]);
+      const inner = graph.relu(layerOf(value, `stage${s}.${l}.relu`, sizes[l], sizes[l]));
+      value = layerOf(residual ? graph.add(inner, value) : inner, `stage${s}.${l}.linear`, sizes[l], sizes[l + 1]);
     }
-    if (residual) value = graph.add(value, layer(start, `stage${s}.skip`, chain[s], chain[s + 1]));
+    if (residual) value = graph.add(value, layerOf(start, `stage${s}.skip`, chain[s], chain[s + 1]));
     if (normaliseStages) value = graph.normalise(value);
   }
   return value;

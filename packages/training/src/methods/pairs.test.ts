@@ -10,7 +10,7 @@ import {
   HardestPairs,
   largest,
   type Pairs,
-  Pools,
+  poolsOf,
   randomGenuine,
   randomImpostor,
   randomPairs,
@@ -68,19 +68,18 @@ test('pools hold every vector once in a pass, at most so many at a time, and dep
   const { vectors, labels } = synthetic({ classes: 21, each: 5, dimension: 4 });
   const set = trainingSet(vectors, labels);
   assert.deepEqual(
-    [0, 1].map((step) => new Pools(set, 100, 7).at(step).length),
+    [0, 1].map((step) => poolsOf(set, 100, 7)(step).length),
     [53, 53],
   );
-  const pools = new Pools(set, 40, 7);
-  assert.equal(pools.perPass, 3);
-  const pass = [3, 4, 5].map((step) => [...pools.at(step)]);
+  const poolAt = poolsOf(set, 40, 7);
+  const pass = [3, 4, 5].map((step) => [...poolAt(step)]);
   assert.ok(pass.every((pool) => pool.length === 35));
   assert.deepEqual(
     pass.flat().sort((a, b) => a - b),
     [...labels.keys()],
   );
-  assert.notDeepEqual([...pools.at(0)], pass[0]);
-  assert.deepEqual([...new Pools(set, 40, 7).at(4)], pass[1]);
+  assert.notDeepEqual([...poolAt(0)], pass[0]);
+  assert.deepEqual([...poolsOf(set, 40, 7)(4)], pass[1]);
 });
 
 test('hard pairs grow from 50 to 250, and chains are those of the appendix', () => {

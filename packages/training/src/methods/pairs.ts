@@ -60,10 +60,7 @@ class Largest {
   }
 }
 
-/**
- * The `count` pairs of each kind whose error is largest, among all pairs of a pool. The errors come
- * a block of rows at a time.
- */
+/** The `count` pairs of each kind with the largest errors, which come in blocks of rows. */
 export class HardestPairs {
   readonly #classes: Int32Array;
   readonly #genuine: Largest;
@@ -120,19 +117,10 @@ export function largest(values: ArrayLike<number>, count: number): number[] {
 
 /** The places of each class that has two or more. */
 export function several(classes: Int32Array): number[][] {
-  const lists = new Map<number, number[]>();
-  classes.forEach((klass, i) => {
-    const list = lists.get(klass);
-    if (list) list.push(i);
-    else lists.set(klass, [i]);
-  });
-  return [...lists.values()].filter((list) => list.length > 1);
+  return [...Map.groupBy(classes.keys(), (i) => classes[i]).values()].filter((list) => list.length > 1);
 }
 
-/**
- * Random pairs of one class: one of these classes, then two of its members. None when there is no
- * class.
- */
+/** Random pairs of one class: one of these classes, if any, then two of its members. */
 export function randomGenuine(lists: readonly (readonly number[])[], count: number, random: Random): Pairs {
   const pairs: Pairs = { left: [], right: [] };
   for (let p = 0; p < count && lists.length > 0; p++) {
@@ -176,36 +164,24 @@ export function joined(...parts: Pairs[]): Pairs {
 // Pools to mine in: the training set in portions of at most so many vectors, classes together, in a
 // new order on every pass.
 
-export class Pools {
-  readonly #lists: number[][];
-  readonly #seed: number;
-  readonly #count: number;
-  /** Pools in one pass over the set. */
-  readonly perPass: number;
-  #pass = -1;
-  #order = new Int32Array();
-
-  constructor(set: TrainingSet, size: number, seed: number) {
-    this.#lists = members(set);
-    this.#seed = seed;
-    this.#count = set.count;
-    this.perPass = Math.ceil(set.count / size);
-  }
-
-  /** The rows of pool number `step`, which depends on the seed and the number alone. */
-  at(step: number): Int32Array {
-    const pass = Math.floor(step / this.perPass);
-    if (pass !== this.#pass) {
-      const random = new Random(this.#seed, 0x9001, pass);
-      this.#order = Int32Array.from([...random.order(this.#lists.length)].flatMap((klass) => this.#lists[klass]));
-      this.#pass = pass;
+/** The rows of pool number `step`, which depends on the seed and the number alone. */
+export function poolsOf(set: TrainingSet, most: number, seed: number): (step: number) => Int32Array {
+  const lists = members(set);
+  const perPass = Math.ceil(set.count / most);
+  // All of one size, so that what is computed for one fits the next; the last ones of a pass
+  // overlap.
+  const size = Math.ceil(set.count / perPass);
+  let [last, order] = [-1, new Int32Array()];
+  return (step) => {
+    const pass = Math.floor(step / perPass);
+    if (pass !== last) {
+      const classes = new Random(seed, 0x9001, pass).order(lists.length);
+      order = Int32Array.from([...classes].flatMap((klass) => lists[klass]));
+      last = pass;
     }
-    // All of one size, so that what is computed for one fits the next; the last ones of a pass
-    // overlap.
-    const size = Math.ceil(this.#count / this.perPass);
-    const start = Math.min((step % this.perPass) * size, this.#count - size);
-    return this.#order.subarray(start, start + size);
-  }
+    const start = Math.min((step % perPass) * size, set.count - size);
+    return order.subarray(start, start + size);
+  };
 }
 
 // The loss of DeepMDS and DeepMDS++: pairs of vectors keep their similarity. The batch holds the

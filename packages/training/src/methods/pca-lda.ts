@@ -1,11 +1,10 @@
 // PCA and LDA as methods: fitted on part of the identities to measure them on the others, then on
 // all.
 
-import { CompressError } from '@hers/compress';
 import { draws, measured, measuredAlong, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';
 import { type Between, cutToAxes, fitPca, linearFamily, shortened, weightOf } from './linear.ts';
-import { type Context, type Method, requireShare, type Task } from './method.ts';
+import { type Context, handedOver, invalid, type Method, requireShare, type Task } from './method.ts';
 
 export const pca: Method<Record<never, never>> = {
   defaults: {},
@@ -18,22 +17,15 @@ export const pca: Method<Record<never, never>> = {
     context.throwIfAborted();
     context.progress({ stage: 'principal components', done: 0.5 });
     const map = await fitPca(set, widest, threads);
-    const made = async (to: number) => {
+    const made: Uint8Array<ArrayBuffer>[] = [];
+    for (const to of [...also, dimension]) {
       const figures: Record<string, number> = { vectors: set.count };
       if (trial) figures.validationRank1 = await measured(linearBody(shortened(trial, to)), heldOut!, learn);
       figures.varianceKept = map.keptBy(to);
-      return encodeCompressor(linearBody(shortened(map, to)), {
-        method: 'pca',
-        metric: 'cosine',
-        settings: { seed, validation },
-        figures,
-        notes: [],
-      });
-    };
-    for (const each of also) context.stage(await made(each));
-    const bytes = await made(dimension);
-    context.progress({ stage: 'done', done: 1 });
-    return bytes;
+      const about = { method: 'pca', settings: { seed, validation }, figures };
+      made.push(encodeCompressor(linearBody(shortened(map, to)), about));
+    }
+    return handedOver(made, context);
   },
 };
 
@@ -51,8 +43,7 @@ export interface LdaSettings {
 }
 
 export function requireBetween(between: unknown): void {
-  if (between !== 'vectors' && between !== 'classes')
-    throw new CompressError('INVALID_ARGUMENT', "between is 'vectors' or 'classes'.");
+  if (between !== 'vectors' && between !== 'classes') throw invalid("between is 'vectors' or 'classes'.");
 }
 
 const SHRINKAGES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 0.9];
@@ -77,17 +68,13 @@ export const lda: Method<LdaSettings> = {
       const map = await family.at({ shrinkage, classes: weightOf(task.settings.between) }, to);
       const settings = { ...task.settings, shrinkage, chosen: task.settings.shrinkage === null, seed, validation };
       const figures = { vectors: set.count, ...(rank === undefined ? {} : { validationRank1: rank }) };
-      made.push(encodeCompressor(linearBody(map), { method: 'lda', metric: 'cosine', settings, figures, notes: [] }));
+      made.push(encodeCompressor(linearBody(map), { method: 'lda', settings, figures }));
     }
-    for (const bytes of made.slice(0, -1)) context.stage(bytes);
-    context.progress({ stage: 'done', done: 1 });
-    return made.at(-1)!;
+    return handedOver(made, context);
   },
 };
 
-/**
- * The shrinkage with the best rank-1 on held-out identities, and that rank-1, for each dimension.
- */
+/** The shrinkage with the best rank-1 on held-out identities, and that, for each dimension. */
 async function chooseShrinkages(
   { set, seed, validation, threads, settings }: Task<LdaSettings>,
   dimensions: readonly number[],

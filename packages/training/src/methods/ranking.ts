@@ -14,7 +14,6 @@
 // first axes. The map is linear there, and begins as those axes; hidden layers learn a residual to
 // it.
 
-import { CompressError } from '@hers/compress';
 import { Random } from '@hers/vectors/random';
 import { Graph, type Value } from '../training/autodiff.ts';
 import { decodeCheckpoint, fingerprintOf, train } from '../training/loop.ts';
@@ -24,8 +23,17 @@ import { members, type TrainingSet } from '../training/training-set.ts';
 import { measured, withValidation } from '../training/validation.ts';
 import { appliedLinear, type Body, encodeCompressor, linearBody } from './compressor-graph.ts';
 import { type Between, type LinearMap, linearFamily, weightOf } from './linear.ts';
-import { type Context, type Method, requireCount, requireNumber, requireShare, type Task, trialOf } from './method.ts';
-import { drawn, type Parameter } from './network.ts';
+import {
+  type Context,
+  invalid,
+  type Method,
+  requireCount,
+  requireNumber,
+  requireShare,
+  type Task,
+  trialOf,
+} from './method.ts';
+import { constants, drawn, layer, type Parameter } from './network.ts';
 import { requireBetween } from './pca-lda.ts';
 
 export interface RankingSettings {
@@ -72,28 +80,24 @@ export const ranking: Method<RankingSettings> = {
     requireCount('batch', settings.batch, 2);
     requireCount('inputs', settings.inputs);
     requireCount('steps', settings.steps, 0);
-    if (!Array.isArray(settings.hidden))
-      throw new CompressError('INVALID_ARGUMENT', 'hidden is a list of layer sizes.');
+    if (!Array.isArray(settings.hidden)) throw invalid('hidden is a list of layer sizes.');
     for (const size of settings.hidden) requireCount('hidden', size);
     for (const name of ['noise', 'learningRate', 'hiddenRate'] as const) requireNumber(name, settings[name]);
-    if (!(settings.temperature > 0)) throw new CompressError('INVALID_ARGUMENT', 'temperature is a number above 0.');
+    if (!(settings.temperature > 0)) throw invalid('temperature is a number above 0.');
   },
   async fit(task, context) {
     const { set, seed, validation } = task;
     const { learn, heldOut } = withValidation(set, validation, seed);
     const figures: Record<string, number> = {};
     if (heldOut) {
-      const { body } = await learnRanking(
-        { ...task, set: learn, resume: undefined },
-        'measuring on held-out identities',
-        trialOf(context),
-      );
+      const part = { ...task, set: learn, resume: undefined };
+      const { body } = await learnRanking(part, 'measuring on held-out identities', trialOf(context));
       figures.validationRank1 = await measured(body, heldOut, learn);
     }
     const { body, figures: more } = await learnRanking(task, 'learning to rank', context);
     const settings = { ...task.settings, seed, validation };
     Object.assign(figures, more, { vectors: set.count });
-    return encodeCompressor(body, { method: 'ranking', metric: 'cosine', settings, figures, notes: [] });
+    return encodeCompressor(body, { method: 'ranking', settings, figures });
   },
 };
 
@@ -106,12 +110,11 @@ function mapped(
   hidden: readonly number[],
   parameter: Parameter,
 ): Value {
-  const layer = (x: Value, name: string, from: number, to: number) =>
-    graph.matmul(x, parameter(`${name}.weight`, [from, to]), { bias: parameter(`${name}.bias`, [to]) });
-  const linear = layer(y, 'map', n, dimension);
+  const linear = layer(graph, parameter, y, 'map', n, dimension);
   if (hidden.length === 0) return linear;
   let inner = y;
-  for (const [i, size] of hidden.entries()) inner = graph.relu(layer(inner, `hidden${i}`, hidden[i - 1] ?? n, size));
+  for (const [i, size] of hidden.entries())
+    inner = graph.relu(layer(graph, parameter, inner, `hidden${i}`, hidden[i - 1] ?? n, size));
   return graph.add(linear, graph.matmul(inner, parameter('residual.weight', [hidden.at(-1)!, dimension])));
 }
 
@@ -134,17 +137,7 @@ export function rankingProblem(settings: RankingSettings, n: number, dimension: 
 }
 
 /** Learns the map on a set, as part of a model. */
-export async function learnRanking(
-  task: Task<RankingSettings>,
-  stage: string,
-  context: Context,
-): Promise<{
-  body: Body;
-  figures: {
-    steps: number;
-    loss?: number;
-  };
-}> {
+export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
   const { set, dimension, seed, threads, settings } = task;
   const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
   const { shrinkage, between } = settings;
@@ -243,9 +236,7 @@ function scaled(map: LinearMap, set: TrainingSet, dimension: number): { whitenin
   return { whitening: { ...map, axes: map.axes.map((x) => x * factor) }, noise: Math.SQRT2 * factor };
 }
 
-/**
- * The discriminants themselves: the first axes of whitened space. Hidden layers start with no say.
- */
+/** The discriminants: the first axes of whitened space. Hidden layers start with no say. */
 function startingPoint(shapes: ReadonlyMap<string, readonly number[]>, seed: number): Matrices {
   const start = drawn(shapes, seed);
   const { data, shape } = start['map.weight'];
@@ -273,8 +264,7 @@ function bodyOf(whitening: LinearMap, parameters: Matrices, hidden: readonly num
   const graph = new Graph();
   const first = linearBody(whitening);
   const [weights, bias] = first.tensors.map(({ data, name, shape }) => graph.tensor(name, data as Float32Array, shape));
-  const constant: Parameter = (name, shape) => graph.tensor(name, parameters[name].data as Float32Array, shape);
   const y = graph.matmul({ name: 'unit', shape: ['count', inputDimension] }, weights, { bias });
-  const z = mapped(graph, y, n, dimension, hidden, constant);
+  const z = mapped(graph, y, n, dimension, hidden, constants(graph, parameters));
   return { ...graph.body(z, 'raw'), inputDimension, outputDimension: dimension };
 }

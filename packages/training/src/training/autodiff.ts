@@ -99,10 +99,7 @@ export class Graph {
     return { nodes, tensors: this.#tensors };
   }
 
-  /**
-   * Without what no output depends on: gradients of the input, say, which every product has and
-   * nobody asks for.
-   */
+  /** Leaves out what no output depends on, such as gradients of the input. */
   model(): OnnxModel {
     const needed = new Set(this.#outputs.map(({ name }) => name));
     const nodes = this.#nodes.toReversed().filter(({ inputs, outputs }) => {
@@ -164,10 +161,7 @@ export class Graph {
     return this.#node('Gemm', [a, b, this.#gemm(c, d, false, true)], [a.shape[0], b.shape[0]], attributes);
   }
 
-  /**
-   * Elementwise, with the smaller of two shapes repeated: a row, a column or a single number for a
-   * matrix.
-   */
+  /** Elementwise; a row, a column or a single number is repeated to fit a matrix. */
   #pair(op: string, a: Value, b: Value): Value {
     return this.#node(op, [a, b], broadcast(a.shape, b.shape));
   }
@@ -248,24 +242,7 @@ export class Graph {
     return [left, right];
   }
 
-  concat(a: Value, b: Value): Value {
-    const [left, right] = [a.shape[1] as number, b.shape[1] as number];
-    const output = this.#node('Concat', [a, b], [a.shape[0], left + right], { axis: 1 });
-    return this.#record(output, (g) => [
-      [a, this.#columns(g, 0, left)],
-      [b, this.#columns(g, left, left + right)],
-    ]);
-  }
-
-  #columns(a: Value, from: number, to: number): Value {
-    const bounds = [from, to, 1].map((bound) => this.#wholes([bound]));
-    return this.#node('Slice', [a, ...bounds], [a.shape[0], to - from]);
-  }
-
-  /**
-   * Σ over rows of −Σ_c target · log softmax(logits): one number for each row, `[rows, 1]`. Rows of
-   * `target` sum to one.
-   */
+  /** −Σ_c target · log softmax(logits) of each row: `[rows, 1]`. Rows of `target` sum to one. */
   crossEntropy(logits: Value, target: Value): Value {
     const logs = this.#node('LogSoftmax', [logits], logits.shape, { axis: 1 });
     const output = this.#node(

@@ -3,7 +3,7 @@
 
 import { Random } from '@hers/vectors/random';
 import { largestProducts, product } from './session.ts';
-import { gather, members, subset, type TrainingSet } from './training-set.ts';
+import { firstColumns, gather, members, subset, type TrainingSet, unitRows } from './training-set.ts';
 
 /** Vectors of held-out identities, and strangers in the gallery beside them, at most. */
 const MOST_HELD_OUT = 1500;
@@ -101,13 +101,7 @@ export async function marginsOf(
   threads: number,
 ): Promise<Margins> {
   const count = mapped.length / width;
-  const unit = new Float32Array(count * dimension);
-  for (let i = 0; i < count; i++) {
-    let squares = 0;
-    for (let k = 0; k < dimension; k++) squares += mapped[i * width + k] ** 2;
-    const scale = 1 / (Math.sqrt(squares) || 1);
-    for (let k = 0; k < dimension; k++) unit[i * dimension + k] = mapped[i * width + k] * scale;
-  }
+  const unit = unitRows(firstColumns(mapped, width, dimension), dimension);
   const rowsOf = (from: number, to: number) => ({
     data: unit.subarray(from * dimension, to * dimension),
     columns: dimension,

@@ -2,7 +2,7 @@
 // it; training therefore has a thread of its own. And products of matrices by it.
 
 import { CompressError } from '@hers/compress';
-import { encodeModel, type OnnxModel, type OnnxNode } from '@hers/compress/onnx';
+import { encodeModel, type OnnxModel } from '@hers/compress/onnx';
 import type * as ort from 'onnxruntime-node';
 
 export interface Matrix {
@@ -30,10 +30,7 @@ export function placesOf(...lists: readonly (readonly number[])[]): Places {
   return { data, shape: [length] };
 }
 
-/**
- * Runs a graph. Outputs are written into the arrays given for them; the others are new, and the
- * caller's to keep.
- */
+/** Runs a graph. Outputs go into the arrays given for them; others are new, to be kept. */
 export type Session = (feeds: Feeds, into?: Matrices) => Promise<Matrices>;
 
 export interface SessionOptions {
@@ -58,11 +55,17 @@ export async function openSession(
   return async (feeds, into = {}) => {
     const fetches: Record<string, ort.Tensor | null> = {};
     for (const name of session.outputNames) fetches[name] = into[name] ? tensorOf(Tensor, into[name]) : null;
-    const results = await session.run(tensorsOf(Tensor, feeds), fetches);
-    return Object.fromEntries(
-      Object.entries(results).map(([name, { data, dims }]) => [name, { data: data as Float32Array, shape: dims }]),
-    );
+    const given = mapped(feeds, (matrix) => tensorOf(Tensor, matrix));
+    return mapped(await session.run(given, fetches), ({ data, dims }) => ({ data: data as Float32Array, shape: dims }));
   };
+}
+
+/** What `of` makes of every value of a record. */
+export function mapped<A, B>(
+  record: Readonly<Record<string, A>>,
+  of: (value: A, name: string) => B,
+): Record<string, B> {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, of(value, name)]));
 }
 
 /** An optional part: who only applies compressors does without. */
@@ -77,13 +80,7 @@ async function runtime(): Promise<typeof ort> {
   }
 }
 
-type TensorClass = typeof ort.Tensor;
-
-function tensorsOf(Tensor: TensorClass, matrices: Feeds): Record<string, ort.Tensor> {
-  return Object.fromEntries(Object.entries(matrices).map(([name, matrix]) => [name, tensorOf(Tensor, matrix)]));
-}
-
-function tensorOf(Tensor: TensorClass, { data, shape }: Matrix | Places): ort.Tensor {
+function tensorOf(Tensor: typeof ort.Tensor, { data, shape }: Matrix | Places): ort.Tensor {
   if (data instanceof BigInt64Array) return new Tensor('int64', data, shape as number[]);
   return data instanceof Float32Array
     ? new Tensor('float32', data, shape as number[])
@@ -109,47 +106,33 @@ interface ProductOptions {
 
 const sessions = new Map<string, Promise<Session>>();
 
-/** One session for each kind of product: opening one takes longer than a small product. */
-function sessionOf(
-  transposed: ProductOptions['transposed'],
-  threads: number,
-  double: boolean,
-  largest: boolean,
-): Promise<Session> {
-  const name = `${transposed} ${threads} ${double} ${largest}`;
-  const known = sessions.get(name);
-  if (known) return known;
-  const attributes = { transA: Number(transposed === 'first'), transB: Number(transposed === 'second') };
-  const nodes: OnnxNode[] = [
-    { op: 'Gemm', inputs: ['a', 'b'], outputs: [largest ? 'scores' : 'y'], attributes },
-    ...(largest
-      ? [{ op: 'ReduceMax', inputs: ['scores'], outputs: ['y'], attributes: { axes: [1], keepdims: 0 } }]
-      : []),
-  ];
-  const made = openSession(
-    {
-      nodes,
-      tensors: [],
-      inputs: ['a', 'b'].map((each) => ({ name: each, shape: [`${each}Rows`, `${each}Columns`] })),
-      outputs: [{ name: 'y', shape: largest ? ['rows'] : ['rows', 'columns'] }],
-    },
-    { threads, double },
-  );
-  sessions.set(name, made);
-  return made;
-}
-
 const shaped = ({ data, columns }: Rows) => ({ data, shape: [data.length / columns, columns] });
 
+/** One session for each kind of product: opening one takes longer than a small product. */
 async function run<F extends Floats>(
   a: Rows<F>,
   b: Rows<F>,
   { threads = 1, transposed }: ProductOptions,
   largest: boolean,
 ): Promise<F> {
-  const session = await sessionOf(transposed, threads, a.data instanceof Float64Array, largest);
+  const double = a.data instanceof Float64Array;
+  const name = `${transposed} ${threads} ${double} ${largest}`;
+  if (!sessions.has(name)) sessions.set(name, openSession(graphOf(transposed, largest), { threads, double }));
+  const session = await sessions.get(name)!;
   const { y } = await session({ a: shaped(a), b: shaped(b) });
   return y.data as F;
+}
+
+function graphOf(transposed: ProductOptions['transposed'], largest: boolean): OnnxModel {
+  const attributes = { transA: Number(transposed === 'first'), transB: Number(transposed === 'second') };
+  const gemm = { op: 'Gemm', inputs: ['a', 'b'], outputs: [largest ? 'scores' : 'y'], attributes };
+  const max = { op: 'ReduceMax', inputs: ['scores'], outputs: ['y'], attributes: { axes: [1], keepdims: 0 } };
+  return {
+    nodes: largest ? [gemm, max] : [gemm],
+    tensors: [],
+    inputs: ['a', 'b'].map((each) => ({ name: each, shape: [`${each}Rows`, `${each}Columns`] })),
+    outputs: [{ name: 'y', shape: largest ? ['rows'] : ['rows', 'columns'] }],
+  };
 }
 
 /** `a b`; the two are of the same precision, and so is the result. */

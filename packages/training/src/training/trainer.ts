@@ -4,7 +4,7 @@
 import { CompressError } from '@hers/compress';
 import type { Parameter } from '../methods/network.ts';
 import { Graph, type Value } from './autodiff.ts';
-import { type Feeds, type Matrices, openSession, type Session } from './session.ts';
+import { type Feeds, type Matrices, type Matrix, mapped, openSession, type Session } from './session.ts';
 
 export interface Problem {
   /**
@@ -24,22 +24,14 @@ export type Shapes = ReadonlyMap<string, readonly number[]>;
 
 const sizeOf = (shape: readonly number[]) => shape.reduce((product, size) => product * size, 1);
 
-function parameterInputs(graph: Graph): { parameter: Parameter; values: Map<string, Value> } {
-  const values = new Map<string, Value>();
-  const parameter: Parameter = (name, shape) => {
-    let value = values.get(name);
-    if (!value) values.set(name, (value = graph.input(name, shape)));
-    return value;
-  };
-  return { parameter, values };
-}
-
 /** The shapes of the parameters that a problem asks for, in the order in which it does. */
 export function parameterShapes(problem: Problem): Shapes {
-  const graph = new Graph();
-  const { parameter, values } = parameterInputs(graph);
-  problem.loss(graph, parameter);
-  return new Map(Array.from(values, ([name, { shape }]) => [name, shape as readonly number[]]));
+  const shapes = new Map<string, readonly number[]>();
+  problem.loss(new Graph(), (name, shape) => {
+    shapes.set(name, shape);
+    return { name, shape };
+  });
+  return shapes;
 }
 
 export function parameterPieces(graph: Graph, shapes: Shapes): { whole: Value; parameter: Parameter; pieces: Value[] } {
@@ -61,20 +53,6 @@ export function named(whole: Float32Array, shapes: Shapes): Matrices {
       return [name, { data, shape }];
     }),
   );
-}
-
-/**
- * The loss and its gradient alone, without a step: `loss`, and `gradient:<name>` for each
- * parameter.
- */
-export function gradientGraph(problem: Problem): Graph {
-  const graph = new Graph();
-  const { parameter, values } = parameterInputs(graph);
-  const loss = problem.loss(graph, parameter);
-  const gradients = graph.gradients(loss, [...values.values()]);
-  graph.output('loss', loss);
-  [...values.keys()].forEach((name, i) => graph.output(`gradient:${name}`, gradients[i]));
-  return graph;
 }
 
 /** What a step reads and writes: the parameters, and the two moments of Adam. */
@@ -186,18 +164,11 @@ export class Trainer {
     );
   }
 
-  /**
-   * Early on, what was drawn at random should not linger: the share of the old grows to what was
-   * asked for.
-   */
+  /** What was drawn at random should not linger: the share of the old grows to that asked for. */
   #updateAverages(keep: number): void {
     const [average, now] = [this.#averages!, this.parameters];
     for (let i = 0; i < now.length; i++) average[i] = keep * average[i] + (1 - keep) * now[i];
   }
 }
 
-function copied(matrices: Matrices): Matrices {
-  return Object.fromEntries(
-    Object.entries(matrices).map(([name, { data, shape }]) => [name, { data: data.slice(), shape }]),
-  );
-}
+const copied = (matrices: Matrices) => mapped(matrices, ({ data, shape }): Matrix => ({ data: data.slice(), shape }));

@@ -4,6 +4,7 @@
 import { CompressError } from '@hers/compress';
 import { checkVectors } from '@hers/compress/compressor';
 import { Random } from '@hers/vectors/random';
+import { invalid } from '../methods/method.ts';
 
 export type Labels = ArrayLike<number | string>;
 
@@ -27,12 +28,9 @@ export function trainingSet(given: Float32Array, labels: Labels | undefined, inp
     throw new CompressError('INVALID_VECTOR', 'Vectors come as one Float32Array, one after the other.');
   const dimension = inputDimension ?? (labels ? given.length / labels.length : Number.NaN);
   if (inputDimension === undefined && !labels)
-    throw new CompressError('INVALID_ARGUMENT', 'Without labels, inputDimension has to say how long a vector is.');
+    throw invalid('Without labels, inputDimension has to say how long a vector is.');
   if (inputDimension !== undefined && !(Number.isInteger(inputDimension) && inputDimension > 0))
-    throw new CompressError(
-      'INVALID_ARGUMENT',
-      'inputDimension is the number of dimensions of a vector: a whole number above 0.',
-    );
+    throw invalid('inputDimension is the number of dimensions of a vector: a whole number above 0.');
   if (given.length === 0) throw new CompressError('INVALID_VECTOR', 'There are no vectors to learn from.');
   if (labels && given.length !== labels.length * dimension)
     throw new CompressError(
@@ -45,7 +43,7 @@ export function trainingSet(given: Float32Array, labels: Labels | undefined, inp
       `${given.length} numbers cannot be shared among ${labels!.length} labels: each vector needs one, and all have the same length.`,
     );
   checkVectors(given, dimension);
-  const vectors = unit(given, dimension);
+  const vectors = unitRows(given, dimension);
   const count = vectors.length / dimension;
   const { classes, classCount } = labels
     ? numbered(labels)
@@ -66,12 +64,13 @@ function numbered(labels: Labels): { classes: Int32Array<ArrayBuffer>; classCoun
   return { classes, classCount: numbers.size };
 }
 
-function unit(given: Float32Array, dimension: number): Float32Array<ArrayBuffer> {
+/** Each at unit length; one without a direction stays as it is. */
+export function unitRows(given: Float32Array, dimension: number): Float32Array<ArrayBuffer> {
   const vectors = Float32Array.from(given);
   for (let at = 0; at < vectors.length; at += dimension) {
     let squares = 0;
     for (let i = at; i < at + dimension; i++) squares += vectors[i] * vectors[i];
-    const scale = 1 / Math.sqrt(squares);
+    const scale = 1 / (Math.sqrt(squares) || 1);
     for (let i = at; i < at + dimension; i++) vectors[i] *= scale;
   }
   return vectors;
@@ -110,11 +109,22 @@ export function subset(set: TrainingSet, keep: (klass: number) => boolean): Trai
 }
 
 /** These rows, one after the other. */
-export function gather({ vectors, dimension }: TrainingSet, rows: ArrayLike<number>): Float32Array<ArrayBuffer> {
+export function gather(
+  { vectors, dimension }: { readonly vectors: Float32Array; readonly dimension: number },
+  rows: ArrayLike<number>,
+): Float32Array<ArrayBuffer> {
   const result = new Float32Array(rows.length * dimension);
   for (let i = 0; i < rows.length; i++)
     result.set(vectors.subarray(rows[i] * dimension, (rows[i] + 1) * dimension), i * dimension);
   return result;
+}
+
+export function firstColumns(rows: Float32Array, columns: number, kept: number): Float32Array {
+  if (kept >= columns) return rows;
+  const out = new Float32Array((rows.length / columns) * kept);
+  for (let from = 0, to = 0; from < rows.length; from += columns, to += kept)
+    out.set(rows.subarray(from, from + kept), to);
+  return out;
 }
 
 export function members({ classes, classCount }: TrainingSet): number[][] {
@@ -123,10 +133,7 @@ export function members({ classes, classCount }: TrainingSet): number[][] {
   return lists;
 }
 
-/**
- * Holds out a share of the classes: whole identities, so that what is measured on them is what
- * strangers will see.
- */
+/** Holds out a share of the classes: whole identities, to measure what strangers will see. */
 export function split(set: TrainingSet, share: number, seed: number): { learn: TrainingSet; heldOut: TrainingSet } {
   const order = new Random(seed, 0x5517).order(set.classCount);
   const held = new Set(order.subarray(0, Math.round(share * set.classCount)));

@@ -1,16 +1,12 @@
 // What a compressor is worth to strangers: measured on identities it has not seen.
 
-import { load } from '@hers/compress';
 import { multiplyTransposed } from '@hers/compress/multiply';
-import { appliedLinear, type Body, encodeCompressor } from '../methods/compressor-graph.ts';
+import { appliedLinear, type Body, loadBody } from '../methods/compressor-graph.ts';
 import type { LinearMap } from '../methods/linear.ts';
 import { product } from './session.ts';
-import { split, type TrainingSet } from './training-set.ts';
+import { firstColumns, gather, split, type TrainingSet, unitRows } from './training-set.ts';
 
-/**
- * Vectors of the held-out identities that are used at most: a measurement costs their number
- * squared.
- */
+/** Vectors of held-out identities at most: a measurement costs their number squared. */
 const MOST = 4000;
 
 /** Part of the identities held out, when that leaves enough on both sides. */
@@ -32,8 +28,7 @@ export function withValidation(
  * through the model as it will be saved; NaN when there is nothing to identify.
  */
 export async function measured(body: Body, heldOut: TrainingSet, learn: TrainingSet): Promise<number> {
-  const metadata = { method: '', metric: 'cosine', settings: {}, figures: {}, notes: [] } as const;
-  const compressor = await load(encodeCompressor(body, metadata));
+  const compressor = await loadBody(body);
   return rankOneFast(
     await compressor.transform(heldOut.vectors),
     heldOut.classes,
@@ -63,33 +58,13 @@ export async function measuredAlong(
   return ranks;
 }
 
-function firstColumns(rows: Float32Array, columns: number, kept: number): Float32Array {
-  if (kept >= columns) return rows;
-  const out = new Float32Array((rows.length / columns) * kept);
-  for (let from = 0, to = 0; from < rows.length; from += columns, to += kept)
-    out.set(rows.subarray(from, from + kept), to);
-  return out;
-}
-
 /**
  * Several ways of holding identities out: one alone is too small to tell neighbours apart. Empty
  * when there are too few vectors.
  */
-export function draws(
-  set: TrainingSet,
-  share: number,
-  seed: number,
-  count: number,
-): {
-  learn: TrainingSet;
-  heldOut: TrainingSet;
-}[] {
-  const all = [];
-  for (let draw = 0; draw < count; draw++) {
-    const { learn, heldOut } = withValidation(set, share, seed + draw);
-    if (heldOut) all.push({ learn, heldOut });
-  }
-  return all;
+export function draws(set: TrainingSet, share: number, seed: number, count: number) {
+  const all = Array.from({ length: count }, (_, draw) => withValidation(set, share, seed + draw));
+  return all.flatMap(({ learn, heldOut }) => (heldOut ? [{ learn, heldOut }] : []));
 }
 
 // Rank-1 identification, leave one out: a probe is any vector whose class has another one, all
@@ -120,7 +95,7 @@ export async function rankOne(
   let found = 0;
   for (let start = 0; start < probes.length; start += TILE) {
     const tile = probes.slice(start, start + TILE);
-    const rows = Float64Array.from(rowsOf(gallery, dimension, tile));
+    const rows = Float64Array.from(gather({ vectors: gallery, dimension }, tile));
     multiplyTransposed(rows, unit, scores, { rows: tile.length, inner: dimension, columns: count });
     found += identified(scores, tile, classes, count);
     await new Promise<void>((resolve) => setTimeout(resolve));
@@ -129,10 +104,7 @@ export async function rankOne(
   return found / probes.length;
 }
 
-/**
- * The same in onnxruntime, which blocks the thread: for measuring many maps. Equal scores aside,
- * the result is the same.
- */
+/** The same in onnxruntime, which blocks the thread, but for equal scores: for many maps. */
 export async function rankOneFast(
   vectors: Float32Array,
   classes: Int32Array,
@@ -142,7 +114,7 @@ export async function rankOneFast(
   let found = 0;
   for (let start = 0; start < probes.length; start += TILE) {
     const tile = probes.slice(start, start + TILE);
-    const rows = { data: rowsOf(gallery, dimension, tile), columns: dimension };
+    const rows = { data: gather({ vectors: gallery, dimension }, tile), columns: dimension };
     const scores = await product(rows, { data: gallery, columns: dimension }, { transposed: 'second' });
     found += identified(scores, tile, classes, count);
   }
@@ -152,30 +124,17 @@ export async function rankOneFast(
 /** The gallery as unit vectors, strangers last, and the places of the probes in it. */
 function gathered(vectors: Float32Array, classes: Int32Array, strangers: Float32Array = new Float32Array()) {
   const dimension = vectors.length / classes.length;
-  const gallery = new Float32Array(vectors.length + strangers.length);
-  gallery.set(vectors);
-  gallery.set(strangers, vectors.length);
-  for (let at = 0; at < gallery.length; at += dimension) {
-    let squares = 0;
-    for (let i = at; i < at + dimension; i++) squares += gallery[i] ** 2;
-    const scale = 1 / (Math.sqrt(squares) || 1);
-    for (let i = at; i < at + dimension; i++) gallery[i] *= scale;
-  }
+  const all = new Float32Array(vectors.length + strangers.length);
+  all.set(vectors);
+  all.set(strangers, vectors.length);
+  const gallery = unitRows(all, dimension);
   const sizes = new Map<number, number>();
   for (const klass of classes) sizes.set(klass, (sizes.get(klass) ?? 0) + 1);
   const probes = Array.from(classes.keys()).filter((i) => sizes.get(classes[i])! > 1);
   return { gallery, dimension, count: gallery.length / dimension, probes };
 }
 
-function rowsOf(gallery: Float32Array, dimension: number, places: number[]): Float32Array {
-  const rows = new Float32Array(places.length * dimension);
-  places.forEach((place, r) => rows.set(gallery.subarray(place * dimension, (place + 1) * dimension), r * dimension));
-  return rows;
-}
-
-/**
- * How many of these probes have their own class first. Writes over their scores with themselves.
- */
+/** Counts probes that have their own class first. Writes over their scores with themselves. */
 function identified(scores: Float32Array | Float64Array, probes: number[], classes: Int32Array, count: number): number {
   let found = 0;
   probes.forEach((probe, r) => {

@@ -131,10 +131,7 @@ function identification(
   return { probes: probes.length, people: searched, cmc: cmc.map((each) => ofRate(each, searched)) };
 }
 
-/**
- * Whoever has one vector is a stranger. Where these are too few, so is every second person, as the
- * seed draws them.
- */
+/** People with one vector are strangers; if too few, every second one that the seed draws. */
 export function enrolment(
   person: Int32Array,
   people: number,
@@ -257,7 +254,7 @@ function pairsOf(
   return { genuine: outcomes(genuine), impostor: outcomes(impostor), impostorsOf };
 }
 
-/** The curve, and some of its points. */
+/** The curve, where there are enough outcomes to say something, and some of its points. */
 function curveOf(
   genuine: Outcomes,
   impostor: Outcomes,
@@ -265,27 +262,12 @@ function curveOf(
   people: number,
   options: Draws,
 ): { curve: AtRate[]; at: AtRate[] } {
-  const all = atRates(genuine, impostor, CURVE, people, options);
-  return {
-    curve: all.filter(({ missed }) => missed !== undefined),
-    at: rates.map((rate) => all[CURVE.indexOf(rate)]),
-  };
-}
-
-function atRates(
-  genuine: Outcomes,
-  impostor: Outcomes,
-  rates: readonly number[],
-  people: number,
-  options: Draws,
-): AtRate[] {
-  const enough = rates.filter((rate) => rate * impostor.scores.length >= ERRORS && genuine.scores.length >= ERRORS);
-  if (enough.length === 0) return rates.map((rate) => ({ rate }));
-  const missed = bootstrapped(people, (weights) => missedAt(genuine, impostor, enough, weights), options);
+  const { length } = impostor.scores;
+  const enough = CURVE.filter((rate) => rate * length >= ERRORS && genuine.scores.length >= ERRORS);
+  const missed =
+    enough.length === 0 ? [] : bootstrapped(people, (weights) => missedAt(genuine, impostor, enough, weights), options);
   const thresholds = thresholdsAt(impostor, enough, new Float64Array(people).fill(1));
   const whose = new Set(genuine.first).size;
-  return rates.map((rate) => {
-    const at = enough.indexOf(rate);
-    return at < 0 ? { rate } : { rate, missed: ofRate(missed[at], whose), threshold: thresholds[at] };
-  });
+  const curve = enough.map((rate, i) => ({ rate, missed: ofRate(missed[i], whose), threshold: thresholds[i] }));
+  return { curve, at: rates.map((rate) => curve.find((each) => each.rate === rate) ?? { rate }) };
 }

@@ -8,10 +8,7 @@ export interface Labelled {
   readonly labels: ArrayLike<number>;
 }
 
-/**
- * Places of the vectors whose label occurs more than once: the probes of a leave-one-out
- * identification.
- */
+/** Places of vectors whose label occurs again: the probes of leave-one-out identification. */
 export function matedPlaces(labels: ArrayLike<number>): Int32Array {
   const counts = new Map<number, number>();
   for (let i = 0; i < labels.length; i++) counts.set(labels[i], (counts.get(labels[i]) ?? 0) + 1);
@@ -20,9 +17,7 @@ export function matedPlaces(labels: ArrayLike<number>): Int32Array {
   return Int32Array.from(places);
 }
 
-/**
- * The rank of the best template with this label, without the template `except` (the probe itself).
- */
+/** The rank of the best template with this label, without `except`, the probe itself. */
 export function rankOfMate(
   scores: ArrayLike<number>,
   labels: ArrayLike<number>,
@@ -37,23 +32,9 @@ export function rankOfMate(
   return rank;
 }
 
-/** Cumulative match characteristic: rank accuracies for 1 … upTo. */
-export function cmc(ranks: ArrayLike<number>, upTo: number): Float64Array {
-  const curve = new Float64Array(upTo);
-  for (let i = 0; i < ranks.length; i++) if (ranks[i] <= upTo) curve[ranks[i] - 1]++;
-  for (let k = 0, sum = 0; k < upTo; k++) {
-    sum += curve[k];
-    curve[k] = sum / ranks.length;
-  }
-  return curve;
-}
-
 // Scores of many probes against a gallery, one row per probe, without holding all of them at once.
 
-/**
- * Four probes pass over the gallery together, so that each load of a template serves four
- * multiplications.
- */
+/** Probes pass over the gallery together: each load of a template serves four products. */
 const TOGETHER = 4;
 
 /**

@@ -1,22 +1,3 @@
-export { type AtRate, type Evaluation, enrolment, evaluation } from './evaluation.ts';
-export {
-  cmc,
-  eachScoreRow,
-  type Labelled,
-  matedPlaces,
-  rankOfMate,
-  rowsAt,
-  scoreMatrix,
-  unitVectors,
-} from './identification.ts';
-export {
-  bootstrapped,
-  equalErrorRate,
-  type Interval,
-  linkability,
-  missedAt,
-  type Outcomes,
-  outcomesOf,
-  thresholdsAt,
-  weightOf,
-} from './rates.ts';
+export * from './evaluation.ts';
+export * from './identification.ts';
+export * from './rates.ts';

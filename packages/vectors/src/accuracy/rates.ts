@@ -37,10 +37,7 @@ export function weightOf(outcomes: Outcomes, weights: Float64Array): number {
   return sum;
 }
 
-/**
- * The lowest thresholds that at most these shares of the scores reach: just above the first score
- * that would be too many.
- */
+/** The lowest thresholds that at most these shares reach: just above the first one too many. */
 export function thresholdsAt(outcomes: Outcomes, shares: readonly number[], weights: Float64Array): number[] {
   const { scores } = outcomes;
   const total = weightOf(outcomes, weights);
@@ -119,10 +116,7 @@ export interface Interval {
   readonly high: number;
 }
 
-/**
- * Each number that `statistic` makes of the people's weights, with its interval. The same seed
- * draws the same people.
- */
+/** Each number that `statistic` makes of people's weights, with its interval, by the seed. */
 export function bootstrapped(
   people: number,
   statistic: (weights: Float64Array) => readonly number[],
