@@ -1,81 +1,8 @@
 // Expansion and packing by WebAssembly: the steps of native/expansion_lanes.h, each a call of the
 // module, in a memory of its own that also holds the keys.
 
-import { expansionBase64 } from '../build/expansion.ts';
+import { type ExpansionExports, expansionBase64 } from '../build/expansion.ts';
 import type { ExpansionShape, PreparedKeys } from './expansion.ts';
-
-/** The functions of assembly/expansion.ts. Pointers are byte offsets into `memory`. */
-interface Kernel {
-  readonly memory: WebAssembly.Memory;
-  heapBase(): number;
-  ntt(a: number, tables: number, n: number, p: number): void;
-  intt(a: number, tables: number, n: number, p: number, scale: number, last: number): void;
-  lift(out: number, a: number, from: number, to: number, n: number): void;
-  subtractScaled(out: number, a: number, b: number, w: number, n: number, p: number): void;
-  scaled(out: number, a: number, w: number, n: number, p: number): void;
-  multiplyEach(a: number, factors: number, n: number, p: number): void;
-  step(
-    even: number,
-    odd: number,
-    digit0: number,
-    digit1: number,
-    body: number,
-    key: number,
-    from: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  lastLevels(
-    leaves: number,
-    digit0: number,
-    digit1: number,
-    body: number,
-    keys: number,
-    from: number,
-    monomials: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  switchDown(
-    xq: number,
-    x1: number,
-    x2: number,
-    n: number,
-    t: number,
-    lifts: number,
-    q: number,
-    p1: number,
-    p2: number,
-    inverse1: number,
-    inverse2: number,
-    reciprocal1: number,
-    reciprocal2: number,
-  ): void;
-  addMaskKeys(
-    sum: number,
-    bodies: number,
-    masks: number,
-    leaves: number,
-    keys: number,
-    place: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  packSum(
-    out: number,
-    input: number,
-    keys: number,
-    stride: number,
-    count: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  unswitch(out: number, y: number, sum: number, n: number, p: number): void;
-}
 
 const LEAVES = 8;
 const BASES = 3;
@@ -109,7 +36,7 @@ let compiled: WebAssembly.Module | undefined;
 
 export class WasmExpansion {
   readonly #shape: ExpansionShape;
-  readonly #kernel: Kernel;
+  readonly #kernel: ExpansionExports;
   readonly #primes: readonly Prime[];
   /** Byte offsets. */
   readonly #at: Record<
@@ -135,7 +62,7 @@ export class WasmExpansion {
 
   constructor({ shape, numbers, tables, permutations, monomials, lastMonomials }: Constants) {
     compiled ??= new WebAssembly.Module(Uint8Array.from(atob(expansionBase64), (c) => c.charCodeAt(0)));
-    this.#kernel = new WebAssembly.Instance(compiled).exports as unknown as Kernel;
+    this.#kernel = new WebAssembly.Instance(compiled).exports as unknown as ExpansionExports;
     this.#shape = shape;
     const { n, nodes, masks, steps, responses } = shape;
     const poly = 4 * n;

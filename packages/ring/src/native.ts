@@ -2,8 +2,8 @@
 // work on its memory and give the same bytes, and whole jobs that take one call instead of
 // hundreds.
 
+import type { KernelExports } from '../build/kernel.ts';
 import type { ExpansionAddon } from './expansion.ts';
-import type { KernelExports } from './kernel.ts';
 
 /** Functions of assembly/kernel.ts that there is native code for. */
 export const NATIVE_FUNCTIONS = [

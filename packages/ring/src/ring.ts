@@ -5,8 +5,9 @@
 // them, which callers reuse. All operations are synchronous, so a function may use the scratch
 // polynomials freely as long as it does not call another one that does.
 
+import type { KernelExports } from '../build/kernel.ts';
 import { chosenNative } from './choose.ts';
-import { instantiate, type KernelExports } from './kernel.ts';
+import { instantiate } from './kernel.ts';
 import { bitLength, isPrime, type Modulus, modInverse, moduliOf } from './modulus.ts';
 import { LEAST_NATIVE_N, NATIVE_FUNCTIONS, type Native, type NativeRing } from './native.ts';
 import { type BlockRows, blockRows, loadSecret, type QueryRows, queryRows, type Secrets } from './rows.ts';
