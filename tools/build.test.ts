@@ -34,7 +34,10 @@ test('a build makes a module that needs no imports, and leaves nothing else behi
 });
 
 test('and says the types of what it exports', () => {
-  assert.match(readFileSync(output, 'utf8'), /^export interface SampleExports \{$.*^ {2}scale\(x: number\): number;$/ms);
+  assert.match(
+    readFileSync(output, 'utf8'),
+    /^export interface SampleExports \{$.*^ {2}scale\(x: number\): number;$/ms,
+  );
 });
 
 test('what is fresh is left alone', async () => {

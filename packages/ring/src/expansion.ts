@@ -1,6 +1,6 @@
 // Expansion of open queries into rows, and packing of their results (packages/scheme/README.md
-// §9), by native code or WebAssembly. packages/scheme/src/open/expand.ts and pack.ts are the plain
-// versions, which this equals to the byte. Nothing here is secret.
+// §9), by native code or WebAssembly. packages/scheme/testing/slow-open.ts is the plain
+// version, which this equals to the byte. Nothing here is secret.
 
 import { chosenNative } from './choose.ts';
 import { WasmExpansion } from './expansion-wasm.ts';
