@@ -9,5 +9,5 @@ export {
   resultOf,
   scannedQuery,
 } from './pack.ts';
-export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
+export { type OpenPlan, openPlan } from './plan.ts';
 export { decodeOpenQuery, encodeOpenQuery, expandedBytes, isOpenQuery, type OpenQuery } from './query.ts';
