@@ -23,6 +23,7 @@ export {
   encodeResponse,
   expandedQuery,
   peekResponse,
+  responseHead,
   type ScanResponse,
   scanBlock,
 } from './response.ts';
