@@ -11,7 +11,7 @@ const PRIMES_AT = 16;
 const PRIME_NUMBERS = 8;
 
 /** What expansion.ts has computed for both kinds of code. */
-interface Constants {
+export interface Constants {
   readonly shape: ExpansionShape;
   readonly numbers: Uint32Array;
   readonly tables: Uint32Array;
@@ -32,6 +32,30 @@ interface Prime {
   readonly tables: number;
 }
 
+/** Takes memory for everything: byte offsets. */
+function placesIn({ shape, permutations, monomials, lastMonomials }: Constants, take: (bytes: number) => number) {
+  const { n, nodes, masks, steps, responses } = shape;
+  const poly = 4 * n;
+  return {
+    permutations: take(permutations.byteLength),
+    monomials: take(monomials.byteLength),
+    lastMonomials: take(lastMonomials.byteLength),
+    tree: take(4 * poly * nodes),
+    next: take(4 * poly * nodes),
+    digits: take(6 * poly),
+    body: take(2 * poly),
+    // Packing has its results here.
+    leaves: take(Math.max(6 * LEAVES, 4 * responses + 2) * poly),
+    spare: take(poly),
+    sums: take(6 * BASES * masks * poly),
+    first: take(24 * poly),
+    steps: take(24 * (steps - 1) * poly),
+    last: take(12 * LEAVES * poly),
+    masks: take((nodes / masks) * 3 * LEAVES * BASES * 4 * poly),
+    packing: take(responses * (responses + 1) * 2 * poly),
+  };
+}
+
 let compiled: WebAssembly.Module | undefined;
 
 export class WasmExpansion {
@@ -39,57 +63,23 @@ export class WasmExpansion {
   readonly #kernel: ExpansionExports;
   readonly #primes: readonly Prime[];
   /** Byte offsets. */
-  readonly #at: Record<
-    | 'permutations'
-    | 'monomials'
-    | 'lastMonomials'
-    | 'tree'
-    | 'next'
-    | 'digits'
-    | 'body'
-    | 'leaves'
-    | 'spare'
-    | 'sums'
-    | 'first'
-    | 'steps'
-    | 'last'
-    | 'masks'
-    | 'packing',
-    number
-  >;
+  readonly #at: ReturnType<typeof placesIn>;
   #keys: PreparedKeys | undefined;
   #first: Uint32Array | undefined;
 
-  constructor({ shape, numbers, tables, permutations, monomials, lastMonomials }: Constants) {
+  constructor(constants: Constants) {
+    const { shape, numbers, tables, permutations, monomials, lastMonomials } = constants;
     compiled ??= new WebAssembly.Module(Uint8Array.from(atob(expansionBase64), (c) => c.charCodeAt(0)));
     this.#kernel = new WebAssembly.Instance(compiled).exports as unknown as ExpansionExports;
     this.#shape = shape;
-    const { n, nodes, masks, steps, responses } = shape;
-    const poly = 4 * n;
     let end = (this.#kernel.heapBase() + 63) & ~63;
     const take = (bytes: number) => {
       end += (bytes + 63) & ~63;
       return end - ((bytes + 63) & ~63);
     };
+    const poly = 4 * shape.n;
     const tablesAt = take(tables.byteLength);
-    this.#at = {
-      permutations: take(permutations.byteLength),
-      monomials: take(monomials.byteLength),
-      lastMonomials: take(lastMonomials.byteLength),
-      tree: take(4 * poly * nodes),
-      next: take(4 * poly * nodes),
-      digits: take(6 * poly),
-      body: take(2 * poly),
-      // Packing has its results here.
-      leaves: take(Math.max(6 * LEAVES, 4 * responses + 2) * poly),
-      spare: take(poly),
-      sums: take(6 * BASES * masks * poly),
-      first: take(24 * poly),
-      steps: take(24 * (steps - 1) * poly),
-      last: take(12 * LEAVES * poly),
-      masks: take((nodes / masks) * 3 * LEAVES * BASES * 4 * poly),
-      packing: take(responses * (responses + 1) * 2 * poly),
-    };
+    this.#at = placesIn(constants, take);
     const missing = end - this.#kernel.memory.buffer.byteLength;
     if (missing > 0) this.#kernel.memory.grow(Math.ceil(missing / 65536));
     this.#words(tablesAt, tables.length).set(tables);
