@@ -33,6 +33,13 @@ test('a build makes a module that needs no imports, and leaves nothing else behi
   assert.deepEqual(readdirSync(join(folder, 'build')), ['sample.ts']);
 });
 
+test('and says the types of what it exports', () => {
+  assert.match(
+    readFileSync(output, 'utf8'),
+    /^export interface SampleExports \{$.*^ {2}scale\(x: number\): number;$/ms,
+  );
+});
+
 test('what is fresh is left alone', async () => {
   const before = statSync(output).ino;
   assert.equal(await build(target), true);

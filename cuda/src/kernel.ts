@@ -13,13 +13,13 @@ import type { ScanRef } from '@hers/scan/accelerator';
 import {
   batchesFrom,
   checkComparable,
+  checkedHead,
   cutFile,
   damagedPart,
   layoutOf,
   NativeRun,
   readFully,
   readHeader,
-  responseHead,
   resultsOf,
 } from '@hers/scan/accelerator';
 import { givenRows, HersError, type ParameterSet, polyWords, type Query, refuseUnknown } from '@hers/scheme';
@@ -256,7 +256,7 @@ export class CudaKernel implements Kernel {
   /** Copied, since the device reads it while its owner may change it. */
   async #copy(query: Query, signal?: AbortSignal): Promise<CudaQuery> {
     const { rows: from, bits0, bits1, parameters } = query;
-    const head = responseHead(query);
+    const head = checkedHead(query);
     const { first: width, words: given } = givenRows(query);
     const rows = new Uint32Array(from.length);
     for (let at = 0; at < rows.length; at += PIECE_WORDS) {

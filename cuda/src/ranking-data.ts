@@ -3,7 +3,7 @@
 // as secret as the key.
 
 import { moduliOf } from '@hers/ring';
-import type { ParameterSet } from '@hers/scheme';
+import { type ParameterSet, responseHead } from '@hers/scheme';
 import type { CanaryPlace, CollectionKey, QuerySecret } from '@hers/scheme/secret';
 import {
   canaryProbe,
@@ -19,7 +19,6 @@ import {
   modulusOf,
   primeBits,
   readout,
-  responseHead,
   scoreWeights,
   shapeOf,
   squareOf,
@@ -98,7 +97,7 @@ export function deviceQuery(key: CollectionKey, secret: QuerySecret, query: Arra
   const square = exact ? squareOf(plan, encoded) : 0;
   encoded.values.fill(0);
   return {
-    head: responseHead(plan, keyId, secret.queryId),
+    head: responseHead({ parameters, keyId, queryId: secret.queryId, bits0, bits1 }),
     bits0,
     bits1,
     // As `phase` of the ring cuts it.

@@ -2,6 +2,7 @@
 
 import { readFileSync, statSync } from 'node:fs';
 import { Agent, request } from 'node:https';
+import { pipeline } from 'node:stream/promises';
 import { createSecureContext, getCACertificates } from 'node:tls';
 import { HersError } from '@hers/service';
 
@@ -81,52 +82,22 @@ export function certifiedBy(files: NodeCertificate): Certified {
         const status = answer.statusCode ?? 500;
         const named = new Headers();
         for (const [name, value] of Object.entries(answer.headers)) named.set(name, String(value));
-        const content = new ReadableStream<Uint8Array>(
-          {
-            start(controller) {
-              answer.on('data', ({ buffer, byteOffset, length }: Buffer) => {
-                controller.enqueue(new Uint8Array(buffer, byteOffset, length));
-                if ((controller.desiredSize ?? 0) <= 0) answer.pause();
-              });
-              answer.on('end', () => controller.close());
-              answer.on('error', (error) => controller.error(new TypeError('terminated', { cause: error })));
-            },
-            pull() {
-              answer.resume();
-            },
-            cancel() {
-              answer.destroy();
-            },
-          },
-          { highWaterMark: 2 ** 18, size: ({ length }) => length },
-        );
         if (EMPTY.has(status)) answer.resume();
-        resolve(new Response(EMPTY.has(status) ? null : content, { status, headers: named }));
+        // Node takes any async iterable for a body.
+        const content = EMPTY.has(status) ? null : (piecesOf(answer) as unknown as ReadableStream);
+        resolve(new Response(content, { status, headers: named }));
       });
-      if (body instanceof ReadableStream)
-        send(body, asked).catch((error) => {
-          asked.destroy(error);
-          fail(error);
-        });
+      if (body instanceof ReadableStream) pipeline(body, asked).catch(fail);
       else asked.end(body ?? undefined);
     });
   return { fetch: ask, agent: current };
 }
 
-/** Sends a body as fast as it is taken. */
-async function send(body: ReadableStream<Uint8Array>, to: ReturnType<typeof request>): Promise<void> {
-  for await (const piece of body) {
-    if (to.destroyed) return;
-    if (to.write(piece)) continue;
-    await new Promise<void>((resolve) => {
-      const go = () => {
-        to.off('drain', go);
-        to.off('close', go);
-        resolve();
-      };
-      to.on('drain', go);
-      to.on('close', go);
-    });
+/** The content of an answer. What breaks it off is told as fetch does. */
+async function* piecesOf(answer: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const { buffer, byteOffset, length } of answer) yield new Uint8Array(buffer, byteOffset, length);
+  } catch (cause) {
+    throw new TypeError('terminated', { cause });
   }
-  to.end();
 }

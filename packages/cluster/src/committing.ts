@@ -38,6 +38,18 @@ import type { StageKind, Staging } from './staging.ts';
 const LAG_MS = 10_000;
 const LAG_PAUSE_MS = 50;
 
+/** What a change brings, and what it removes: the fields of both kinds. */
+const STAGED = [
+  ['records', 'records'],
+  ['lists', 'list'],
+  ['blocks', 'block'],
+] as const satisfies readonly (readonly [string, StageKind])[];
+const REMOVED = [
+  ['removed', 'a handle', 16],
+  ['droppedLists', 'a list id', 32],
+  ['dropped', 'a block id', 16],
+] as const;
+
 interface ShardPart {
   readonly records: StageId[];
   readonly removed: Uint8Array[];
@@ -173,25 +185,15 @@ export class Committing {
     const names = [...(change.records ?? []), ...(change.blocks ?? []), ...(change.lists ?? [])];
     if (new Set(names).size !== names.length)
       throw new HersError('INVALID_ARGUMENT', 'a change names the same staged thing twice');
-    const read = (kind: StageKind, stage: StageId) => this.#staging.read(placed, kind, stage, partitions);
-    for (const name of change.records ?? [])
-      for (const { shard, stage } of read('records', name)) partOf(shard).records.push(stage);
-    for (const name of change.lists ?? [])
-      for (const { shard, stage } of read('list', name)) partOf(shard).lists.push(stage);
-    for (const handle of change.removed ?? []) {
-      checkBytes(handle, 'a handle', 16);
-      partOf(shardOf(handle, count)).removed.push(handle);
-    }
-    for (const id of change.droppedLists ?? []) {
-      checkBytes(id, 'a list id', 32);
-      partOf(shardOf(id, count)).droppedLists.push(id);
-    }
-    for (const id of change.dropped ?? []) {
-      checkBytes(id, 'a block id', 16);
-      partOf(shardOf(id, count)).dropped.push(id);
-    }
-    for (const name of change.blocks ?? [])
-      for (const { shard, stage } of read('block', name)) partOf(shard).blocks.push(stage);
+    for (const [field, kind] of STAGED)
+      for (const name of change[field] ?? [])
+        for (const { shard, stage } of this.#staging.read(placed, kind, name, partitions))
+          partOf(shard)[field].push(stage);
+    for (const [field, what, length] of REMOVED)
+      for (const id of change[field] ?? []) {
+        checkBytes(id, what, length);
+        partOf(shardOf(id, count))[field].push(id);
+      }
     return parts;
   }
 }

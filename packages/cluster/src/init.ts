@@ -54,7 +54,7 @@ export async function initCluster(folder: string, options: InitOptions): Promise
     throw new HersError('INVALID_ARGUMENT', 'the name of a cluster has letters, digits, - and _ alone');
   const work = await mkdtemp(join(tmpdir(), 'hers-init-'));
   try {
-    const authority = makeAuthority(work, cluster);
+    makeAuthority(work, cluster);
     const passwords = { nodes: secret(), routes: secret(), system: secret() };
     const tokens = new TokenStore(join(work, CLUSTER_FILES.tokens));
     const { secret: token } = await tokens.create({ scope: 'admin' });
@@ -63,14 +63,14 @@ export async function initCluster(folder: string, options: InitOptions): Promise
     for (const [i, host] of all.entries()) {
       // Not one that exists: its secrets would be gone.
       await mkdir(folders[i], { mode: 0o700 });
-      const { certificate, privateKey } = makeCertificate(work, authority, host);
+      makeCertificate(work, host);
       const config = { hosts, own: i, cluster, store, withoutSync, passwords, ports };
       const files: Partial<Record<keyof typeof CLUSTER_FILES, string>> = {
         ...(i < hosts.length ? { nats: natsConfig(config) } : {}),
         servers: `${hosts.map((each, n) => `tls://${cluster}:${passwords.nodes}@${each}:${ports(n).client}`).join()}\n`,
-        authority: await readFile(authority.certificate, 'utf8'),
-        certificate: await readFile(certificate, 'utf8'),
-        privateKey: await readFile(privateKey, 'utf8'),
+        authority: await readFile(join(work, 'ca.crt'), 'utf8'),
+        certificate: await readFile(join(work, `${host}.crt`), 'utf8'),
+        privateKey: await readFile(join(work, `${host}.key`), 'utf8'),
         tokens: await readFile(tokens.path, 'utf8'),
         token: `${token}\n`,
       };
@@ -155,73 +155,31 @@ system_account: SYS
 `;
 }
 
-interface Authority {
-  readonly certificate: string;
-  readonly privateKey: string;
-}
-
-function openssl(args: readonly string[], cwd: string): void {
-  const { error, status, stderr } = spawnSync('openssl', args, { cwd, encoding: 'utf8' });
+/** Files are named within the folder, and nothing in `line` has a space in it. */
+function openssl(folder: string, line: string, ...more: readonly string[]): void {
+  const { error, status, stderr } = spawnSync('openssl', [...line.split(' '), ...more], {
+    cwd: folder,
+    encoding: 'utf8',
+  });
   if (error) throw new HersError('UNAVAILABLE', 'certificates are made by openssl, which is not there; install it');
   if (status !== 0) throw new HersError('INTERNAL', `openssl fails: ${stderr.trim().split('\n').at(-1)}`);
 }
 
-const EC = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-noenc'];
+const EC = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc';
+const DAYS = `-days ${365 * YEARS}`;
 
-/** Its key is forgotten when all certificates are made. */
-function makeAuthority(folder: string, cluster: string): Authority {
-  const [certificate, privateKey] = [join(folder, 'ca.crt'), join(folder, 'ca.key')];
-  const days = String(365 * YEARS);
-  const extensions = [
-    '-addext',
-    'basicConstraints=critical,CA:TRUE',
-    '-addext',
-    'keyUsage=critical,keyCertSign,cRLSign',
-  ];
-  openssl(
-    [
-      'req',
-      '-x509',
-      ...EC,
-      '-keyout',
-      privateKey,
-      '-out',
-      certificate,
-      '-days',
-      days,
-      '-subj',
-      `/CN=${cluster} cluster`,
-      ...extensions,
-    ],
-    folder,
-  );
-  return { certificate, privateKey };
+/** The certificate ca.crt. Its key, ca.key, is forgotten when all certificates are made. */
+function makeAuthority(folder: string, cluster: string): void {
+  const uses = '-addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign';
+  openssl(folder, `req -x509 ${EC} -keyout ca.key -out ca.crt ${DAYS} ${uses}`, '-subj', `/CN=${cluster} cluster`);
 }
 
-function makeCertificate(folder: string, authority: Authority, host: string): Authority {
+/** The certificate and the key of a machine: its name with the ends .crt and .key. */
+function makeCertificate(folder: string, host: string): void {
   const isAddress = /^[0-9.]+$/.test(host);
-  const [request, certificate, privateKey, extensions] = ['csr', 'crt', 'key', 'ext'].map((end) =>
-    join(folder, `${host}.${end}`),
-  );
-  openssl(['req', ...EC, '-keyout', privateKey, '-out', request, '-subj', `/CN=${host.slice(0, 64)}`], folder);
+  openssl(folder, `req ${EC} -keyout ${host}.key -out ${host}.csr -subj /CN=${host.slice(0, 64)}`);
   const names = `subjectAltName=${isAddress ? 'IP' : 'DNS'}:${host}\nextendedKeyUsage=serverAuth,clientAuth\n`;
-  writeFileSync(extensions, `basicConstraints=CA:FALSE\n${names}`);
-  const signing = ['-CA', authority.certificate, '-CAkey', authority.privateKey, '-CAcreateserial'];
-  openssl(
-    [
-      'x509',
-      '-req',
-      '-in',
-      request,
-      ...signing,
-      '-out',
-      certificate,
-      '-days',
-      String(365 * YEARS),
-      '-extfile',
-      extensions,
-    ],
-    folder,
-  );
-  return { certificate, privateKey };
+  writeFileSync(join(folder, `${host}.ext`), `basicConstraints=CA:FALSE\n${names}`);
+  const signing = '-CA ca.crt -CAkey ca.key -CAcreateserial';
+  openssl(folder, `x509 -req -in ${host}.csr ${signing} -out ${host}.crt ${DAYS} -extfile ${host}.ext`);
 }

@@ -183,16 +183,16 @@ export class Filling {
   async #flush(): Promise<PlacedCollection> {
     const placed = (this.#placed ??= await this.#make());
     if (this.#versions.length === 0) this.#versions = placed.shards.map(() => FIRST_VERSION);
-    const shards = new Map<number, Restored[]>();
-    for (const { id, part } of this.#waiting) {
-      const shard = shardOf(id, placed.shards.length);
-      const parts = shards.get(shard) ?? [];
-      shards.set(shard, parts);
-      parts.push(part);
-    }
+    const shards = Map.groupBy(this.#waiting, ({ id }) => shardOf(id, placed.shards.length));
     this.#waiting = [];
     this.#bytes = 0;
-    await Promise.all([...shards].map(([shard, parts]) => this.#add(placed, shard, parts)));
+    const add = ([shard, some]: [number, { part: Restored }[]]) =>
+      this.#add(
+        placed,
+        shard,
+        some.map(({ part }) => part),
+      );
+    await Promise.all([...shards].map(add));
     this.#signal.throwIfAborted();
     return placed;
   }

@@ -103,9 +103,9 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
       .sort(byName)
       .map(async ([name, info]) => {
         const service = connect(info.url);
+        const homes = new Map<string, Uint8Array>();
         try {
           const kept = new Map((await service.listCollections()).map((each) => [each.name, each]));
-          const homes = new Map<string, Uint8Array>();
           for (const { uid, shards } of Object.values(directory.collections)) {
             const home = shardName(uid, HOME);
             if (shards[HOME].includes(name) && kept.has(home))
@@ -114,13 +114,8 @@ export async function clusterStatus(url: string, connect: (url: string) => Shard
           return { name, url: info.url, kept, homes };
         } catch (error) {
           const why = error instanceof HersError ? error.message : String(error);
-          return {
-            name,
-            url: info.url,
-            kept: new Map<string, CollectionInfo>(),
-            homes: new Map<string, Uint8Array>(),
-            error: why,
-          };
+          homes.clear();
+          return { name, url: info.url, kept: new Map<string, CollectionInfo>(), homes, error: why };
         } finally {
           await service.close();
         }

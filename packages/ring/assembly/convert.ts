@@ -1,24 +1,27 @@
 // Between moduli: CRT of two primes, balanced digits, switching to a power of two, and bit packing.
 
-import { embedLanes, mulShoup, reduceOnce } from './arithmetic';
+import { centreLanes, embedLanes, mulShoup, reduceOnce } from './arithmetic';
 
 /**
- * The integer in (−Q/2, Q/2] with residues x0, x1, where inverse = p0^−1 mod p1 and Q = p0·p1 <
- * 2^60.
+ * The integer in (−Q/2, Q/2] with the residues at a0 and a1, where inverse = p0^−1 mod p1 and Q =
+ * p0·p1 < 2^60; or, where p1 = 0, with the residue at a0, and Q = p0.
  */
 @inline
-export function centredPair(x0: u64, x1: u64, p0: u64, p1: u64, inverse: u64): i64 {
-  const t = ((x1 + p1 - (x0 % p1)) * inverse) % p1;
-  const x = <i64>(x0 + p0 * t);
-  const q = <i64>(p0 * p1);
+export function centred(a0: usize, a1: usize, p0: u64, p1: u64, inverse: u64): i64 {
+  const x0 = <u64>load<u32>(a0);
+  let x = <i64>x0;
+  let q = <i64>p0;
+  if (p1) {
+    x += <i64>(p0 * (((load<u32>(a1) + p1 - (x0 % p1)) * inverse) % p1));
+    q *= <i64>p1;
+  }
   return x - (q & -(<i64>(x > q >> 1)));
 }
 
-/** out[j] (doubles) = the centred integer of the two residues; exact up to 2^53, then rounded. */
-export function centrePair(out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1: u32, inverse: u32): void {
-  for (let j: usize = 0; j < <usize>n; j++) {
-    store<f64>(out + (j << 3), <f64>centredPair(load<u32>(a0 + (j << 2)), load<u32>(a1 + (j << 2)), p0, p1, inverse));
-  }
+/** out[j] (doubles) = the centred integer of the residues; exact up to 2^53, then rounded. */
+export function centre(out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1: u32, inverse: u32): void {
+  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 4)
+    store<f64>(out + 2 * i, <f64>centred(a0 + i, a1 + i, p0, p1, inverse));
 }
 
 /**
@@ -132,14 +135,8 @@ export function joinPhase(
   const up = bits - bits0;
   const extend = 32 - bits;
   for (let i: usize = 0, end = <usize>n << 2; i < end; i += 16) {
-    let l = v128.load(low + i);
-    l = i32x4.sub(l, v128.and(i32x4.gt_u(l, half), P));
-    let x = i32x4.add(i32x4.shl(v128.load(c0 + i), up), l);
-    if (cut < bits) {
-      let h = v128.load(high + i);
-      h = i32x4.sub(h, v128.and(i32x4.gt_u(h, half), P));
-      x = i32x4.add(x, i32x4.shl(h, cut));
-    }
+    let x = i32x4.add(i32x4.shl(v128.load(c0 + i), up), centreLanes(v128.load(low + i), P, half));
+    if (cut < bits) x = i32x4.add(x, i32x4.shl(centreLanes(v128.load(high + i), P, half), cut));
     v128.store(out + i, i32x4.shr_s(i32x4.shl(x, extend), extend));
   }
 }

@@ -26,6 +26,14 @@ function reduce(low: v128, high: v128, p: v128, negated: v128): v128 {
   return reduceOnce(v128.shuffle<u32>(low, high, 1, 3, 5, 7), p);
 }
 
+/** x·j + y·k, reduced. */
+@inline
+function twoProducts(x: v128, j: v128, y: v128, k: v128, p: v128, negated: v128): v128 {
+  const low = i64x2.add(i64x2.extmul_low_i32x4_u(x, j), i64x2.extmul_low_i32x4_u(y, k));
+  const high = i64x2.add(i64x2.extmul_high_i32x4_u(x, j), i64x2.extmul_high_i32x4_u(y, k));
+  return reduce(low, high, p, negated);
+}
+
 /** A word in the high half of every 64 bits. */
 @inline
 function splatHigh(x: u32): v128 {
@@ -108,23 +116,10 @@ export function step(even: usize, odd: usize, digit0: usize, digit1: usize, body
   const poly = <usize>n << 2;
   for (let i: usize = 0; i < poly; i += 16) {
     const index = from + (i >> 1);
-    const x = v128.load(digit0 + i);
-    const y = v128.load(digit1 + i);
-    const tx = permuted(digit0, index);
-    const ty = permuted(digit1, index);
-    let k0 = v128.load(key + i);
-    let k1 = v128.load(key + i + 6 * poly);
-    let plain = reduce(
-      i64x2.add(i64x2.extmul_low_i32x4_u(x, k0), i64x2.extmul_low_i32x4_u(y, k1)),
-      i64x2.add(i64x2.extmul_high_i32x4_u(x, k0), i64x2.extmul_high_i32x4_u(y, k1)),
-      P, N,
-    );
-    k0 = v128.load(key + i + 12 * poly);
-    k1 = v128.load(key + i + 18 * poly);
-    let turned = reduce(
-      i64x2.add(i64x2.extmul_low_i32x4_u(tx, k0), i64x2.extmul_low_i32x4_u(ty, k1)),
-      i64x2.add(i64x2.extmul_high_i32x4_u(tx, k0), i64x2.extmul_high_i32x4_u(ty, k1)),
-      P, N,
+    const k = key + i;
+    let plain = twoProducts(v128.load(digit0 + i), v128.load(k), v128.load(digit1 + i), v128.load(k + 6 * poly), P, N);
+    let turned = twoProducts(
+      permuted(digit0, index), v128.load(k + 12 * poly), permuted(digit1, index), v128.load(k + 18 * poly), P, N,
     );
     if (body) {
       plain = addModulo(plain, v128.load(body + i), P);
@@ -147,15 +142,8 @@ export function lastLevels(leaves: usize, digit0: usize, digit1: usize, body: us
   for (let i: usize = 0; i < poly; i += 16) {
     for (let c: usize = 0; c < LEAVES; c++) {
       const index = from + c * (poly >> 1) + (i >> 1);
-      const x = permuted(digit0, index);
-      const y = permuted(digit1, index);
-      const k0 = v128.load(keys + 12 * c * poly + i);
-      const k1 = v128.load(keys + (12 * c + 6) * poly + i);
-      let leaf = reduce(
-        i64x2.add(i64x2.extmul_low_i32x4_u(x, k0), i64x2.extmul_low_i32x4_u(y, k1)),
-        i64x2.add(i64x2.extmul_high_i32x4_u(x, k0), i64x2.extmul_high_i32x4_u(y, k1)),
-        P, N,
-      );
+      const k = keys + 12 * c * poly + i;
+      let leaf = twoProducts(permuted(digit0, index), v128.load(k), permuted(digit1, index), v128.load(k + 6 * poly), P, N);
       if (body) leaf = addModulo(leaf, permuted(body, index), P);
       v128.store(leaves + 6 * c * poly + i, leaf);
     }

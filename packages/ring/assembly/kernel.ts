@@ -2,15 +2,15 @@
 // ring.ts lays out.
 
 export { companions, intt, ntt } from './ntt';
-export { add, centre, embed, encode, isReduced, multiply, multiplyAdd, multiplySubtract, scaleAdd, subtract } from './pointwise';
+export { add, embed, encode, isReduced, multiply, multiplyAdd, multiplySubtract, scaleAdd, subtract } from './pointwise';
 export { centredBinomial, ternary, uniform } from './sample';
 export { keystream } from './chacha';
 export {
-  centrePair, joinPhase, packBits, scaleToFloat, scaleToInteger, splitCentred, switchRound,
+  centre, joinPhase, packBits, scaleToFloat, scaleToInteger, splitCentred, switchRound,
   switchShare, unpackBits,
 } from './convert';
 export {
-  combineBits, digitsWide, floatWide, joinWide, joinWidePair, lowBits, roundWide, uniformBits,
+  combineBits, digitsWide, floatWide, joinWide, lowBits, roundWide, uniformBits,
 } from './wide';
 export { xxhFinish, xxhStart, xxhStripes } from './xxh64';
 

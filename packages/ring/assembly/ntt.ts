@@ -158,6 +158,8 @@ export function intt(a: usize, tables: usize, n: i32, p: u32, scale: u32, last: 
     t = 8;
     h >>= 1;
   }
+  const wN = i32x4.splat(scale);
+  const sN = i32x4.splat(<u32>((<u64>scale << 32) / p));
   // Two stages at once: strides t and 2t. The last pair (h = 2) also multiplies by n^−1.
   while (h >= 2) {
     const stride = <usize>t << 2;
@@ -171,46 +173,27 @@ export function intt(a: usize, tables: usize, n: i32, p: u32, scale: u32, last: 
       const sB = v128.load32_splat(ws + first, 4);
       let at = a + <usize>i * 4 * stride;
       const end = at + stride;
-      if (final) {
-        const wC = i32x4.splat(last);
-        const sC = i32x4.splat(<u32>((<u64>last << 32) / p));
-        const wN = i32x4.splat(scale);
-        const sN = i32x4.splat(<u32>((<u64>scale << 32) / p));
-        for (; at < end; at += 16) {
-          let x0 = v128.load(at);
-          let x1 = v128.load(at + stride);
-          let x2 = v128.load(at + 2 * stride);
-          let x3 = v128.load(at + 3 * stride);
-          let z = i32x4.add(i32x4.sub(x0, x1), P2);
-          x0 = reduceOnce(i32x4.add(x0, x1), P2);
-          x1 = mulShoup(z, wA, sA, P);
-          z = i32x4.add(i32x4.sub(x2, x3), P2);
-          x2 = reduceOnce(i32x4.add(x2, x3), P2);
-          x3 = mulShoup(z, wB, sB, P);
-          v128.store(at, reduceOnce(mulShoup(i32x4.add(x0, x2), wN, sN, P), P));
-          v128.store(at + stride, reduceOnce(mulShoup(i32x4.add(x1, x3), wN, sN, P), P));
-          v128.store(at + 2 * stride, reduceOnce(mulShoup(i32x4.add(i32x4.sub(x0, x2), P2), wC, sC, P), P));
-          v128.store(at + 3 * stride, reduceOnce(mulShoup(i32x4.add(i32x4.sub(x1, x3), P2), wC, sC, P), P));
-        }
-      } else {
-        const wC = v128.load32_splat(w + second);
-        const sC = v128.load32_splat(ws + second);
-        for (; at < end; at += 16) {
-          let x0 = v128.load(at);
-          let x1 = v128.load(at + stride);
-          let x2 = v128.load(at + 2 * stride);
-          let x3 = v128.load(at + 3 * stride);
-          let z = i32x4.add(i32x4.sub(x0, x1), P2);
-          x0 = reduceOnce(i32x4.add(x0, x1), P2);
-          x1 = mulShoup(z, wA, sA, P);
-          z = i32x4.add(i32x4.sub(x2, x3), P2);
-          x2 = reduceOnce(i32x4.add(x2, x3), P2);
-          x3 = mulShoup(z, wB, sB, P);
-          v128.store(at, reduceOnce(i32x4.add(x0, x2), P2));
-          v128.store(at + stride, reduceOnce(i32x4.add(x1, x3), P2));
-          v128.store(at + 2 * stride, mulShoup(i32x4.add(i32x4.sub(x0, x2), P2), wC, sC, P));
-          v128.store(at + 3 * stride, mulShoup(i32x4.add(i32x4.sub(x1, x3), P2), wC, sC, P));
-        }
+      const wC = final ? i32x4.splat(last) : v128.load32_splat(w + second);
+      const sC = final ? i32x4.splat(<u32>((<u64>last << 32) / p)) : v128.load32_splat(ws + second);
+      for (; at < end; at += 16) {
+        let x0 = v128.load(at);
+        let x1 = v128.load(at + stride);
+        let x2 = v128.load(at + 2 * stride);
+        let x3 = v128.load(at + 3 * stride);
+        let z = i32x4.add(i32x4.sub(x0, x1), P2);
+        x0 = reduceOnce(i32x4.add(x0, x1), P2);
+        x1 = mulShoup(z, wA, sA, P);
+        z = i32x4.add(i32x4.sub(x2, x3), P2);
+        x2 = reduceOnce(i32x4.add(x2, x3), P2);
+        x3 = mulShoup(z, wB, sB, P);
+        const y0 = i32x4.add(x0, x2);
+        const y1 = i32x4.add(x1, x3);
+        const y2 = mulShoup(i32x4.add(i32x4.sub(x0, x2), P2), wC, sC, P);
+        const y3 = mulShoup(i32x4.add(i32x4.sub(x1, x3), P2), wC, sC, P);
+        v128.store(at, final ? reduceOnce(mulShoup(y0, wN, sN, P), P) : reduceOnce(y0, P2));
+        v128.store(at + stride, final ? reduceOnce(mulShoup(y1, wN, sN, P), P) : reduceOnce(y1, P2));
+        v128.store(at + 2 * stride, final ? reduceOnce(y2, P) : y2);
+        v128.store(at + 3 * stride, final ? reduceOnce(y3, P) : y3);
       }
     }
     t <<= 2;

@@ -1,7 +1,7 @@
 // Operations on whole polynomials, coefficient by coefficient or slot by slot. n is a multiple of
 // 4; residues are reduced.
 
-import { centreLanes, embedLanes, mulBarrett, mulShoup, reduceLazy, reduceOnce } from './arithmetic';
+import { embedLanes, mulBarrett, mulShoup, reduceLazy, reduceOnce } from './arithmetic';
 
 export function add(out: usize, a: usize, b: usize, n: i32, p: u32): void {
   const P = i32x4.splat(p);
@@ -80,15 +80,6 @@ export function embed(out: usize, values: usize, n: i32, p: u32): void {
   const P = i32x4.splat(p);
   for (let i: usize = 0, end = <usize>n << 2; i < end; i += 16) {
     v128.store(out + i, embedLanes(v128.load(values + i), P));
-  }
-}
-
-/** Residues to signed words in (−p/2, p/2]. */
-export function centre(out: usize, a: usize, n: i32, p: u32): void {
-  const P = i32x4.splat(p);
-  const half = i32x4.splat(p >> 1);
-  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 16) {
-    v128.store(out + i, centreLanes(v128.load(a + i), P, half));
   }
 }
 

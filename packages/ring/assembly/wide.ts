@@ -1,7 +1,7 @@
 // Modulo Q·m with m = 2^t and Q ≡ 1 (mod m): an integer is known by its residues modulo the primes
 // of Q and by its low t bits. Integers that are neither stay centred in 64 bits: Q·m < 2^64.
 
-import { centredPair } from './convert';
+import { centred } from './convert';
 import { keystream } from './chacha';
 
 /** n words uniform in [0, 2^t), t ≤ 8: the low bits of one byte of the keystream each. */
@@ -19,11 +19,9 @@ export function combineBits(
   out: usize, values: usize, noise: usize, product: usize, n: i32, p: u32, t: i32, scale: u32, sign: i32,
 ): void {
   const mask = <u32>((1 << t) - 1);
-  const half = p >> 1;
   for (let i: usize = 0, end = <usize>n << 2; i < end; i += 4) {
-    const x = load<u32>(product + i);
-    const centred = x - (p & -(<u32>(x > half)));
-    store<u32>(out + i, (load<u32>(values + i) * scale + load<u32>(noise + i) + <u32>sign * centred) & mask);
+    const x = <u32>centred(product + i, 0, p, 0, 0);
+    store<u32>(out + i, (load<u32>(values + i) * scale + load<u32>(noise + i) + <u32>sign * x) & mask);
   }
 }
 
@@ -37,24 +35,13 @@ function join(x: i64, bits: i64, q: i64, t: i32): i64 {
   return x + q * (k - (m & -over));
 }
 
-export function joinWide(out: usize, a: usize, bits: usize, n: i32, p: u32, t: i32): void {
-  const half = p >> 1;
-  for (let j: usize = 0; j < <usize>n; j++) {
-    const x = load<u32>(a + (j << 2));
-    const centred = <i64>x - (<i64>p & -(<i64>(x > half)));
-    store<i64>(out + (j << 3), join(centred, load<u32>(bits + (j << 2)), p, t));
-  }
-}
-
-/** The same for two primes, where inverse = p0^−1 mod p1. */
-export function joinWidePair(
+/** Joins one residue (p1 = 0) or two, where inverse = p0^−1 mod p1, with the low bits. */
+export function joinWide(
   out: usize, a0: usize, a1: usize, bits: usize, n: i32, p0: u32, p1: u32, inverse: u32, t: i32,
 ): void {
-  const q = <i64>p0 * <i64>p1;
-  for (let j: usize = 0; j < <usize>n; j++) {
-    const x = centredPair(load<u32>(a0 + (j << 2)), load<u32>(a1 + (j << 2)), p0, p1, inverse);
-    store<i64>(out + (j << 3), join(x, load<u32>(bits + (j << 2)), q, t));
-  }
+  const q = p1 ? <i64>p0 * <i64>p1 : <i64>p0;
+  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 4)
+    store<i64>(out + 2 * i, join(centred(a0 + i, a1 + i, p0, p1, inverse), load<u32>(bits + i), q, t));
 }
 
 /** out = round(wide/2^t) mod p, ties to even: rounding halves up would shift every score. */
@@ -98,10 +85,6 @@ export function floatWide(wide: usize, n: i32): void {
 /** The low t bits of the centred integers of one or two residues (p1 = 0: one). */
 export function lowBits(out: usize, a0: usize, a1: usize, n: i32, p0: u32, p1: u32, inverse: u32, t: i32): void {
   const mask = <u32>((1 << t) - 1);
-  const half = p0 >> 1;
-  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 4) {
-    const x = load<u32>(a0 + i);
-    const centred = p1 ? <u32>centredPair(x, load<u32>(a1 + i), p0, p1, inverse) : x - (p0 & -(<u32>(x > half)));
-    store<u32>(out + i, centred & mask);
-  }
+  for (let i: usize = 0, end = <usize>n << 2; i < end; i += 4)
+    store<u32>(out + i, <u32>centred(a0 + i, a1 + i, p0, p1, inverse) & mask);
 }

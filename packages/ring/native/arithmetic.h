@@ -3,16 +3,12 @@
 
 #pragma once
 
+#include "../lanes/transform.h"
 #include "ring.h"
 
 namespace {
 
-using L = Lanes;
-using U = Lanes::U;
 using M = Lanes::M;
-
-/** x − p where that does not wrap, else x. */
-inline U reduceOnce(U x, U p) { return L::min(x, L::sub(x, p)); }
 
 /** A value in [0, 4p) to its reduced residue. */
 inline U reduceLazy(U x, U p, U p2) { return reduceOnce(reduceOnce(x, p2), p); }
@@ -20,23 +16,7 @@ inline U reduceLazy(U x, U p, U p2) { return reduceOnce(reduceOnce(x, p2), p); }
 /** Signed words with |x| < p to reduced residues. */
 inline U embedLanes(U x, U p) { return L::add(x, L::bitAnd(L::shiftRightSigned(x, 31), p)); }
 
-/** High words of the products; `bOdd` holds the odd words of b in the even places. */
-inline U mulHigh(U a, U b, U bOdd) { return L::joinHigh(L::mulEven(a, b), L::mulEven(L::odd(a), bOdd)); }
-
-/** A factor with its companion. */
-struct Factor {
-  U w, s;
-};
-
 inline Factor factorOf(uint32_t w, uint32_t p) { return {L::splat(w), L::splat(hers::shoup(w, p))}; }
-
-/** x·w mod p in [0, 2p) for any word x, where each pair of words shares its factor. */
-inline U mulShoup(U x, const Factor& f, U p) { return L::sub(L::mulLow(x, f.w), L::mulLow(mulHigh(x, f.s, f.s), p)); }
-
-/** The same with a factor of its own for every word. */
-inline U mulShoupEach(U x, const Factor& f, U p) {
-  return L::sub(L::mulLow(x, f.w), L::mulLow(mulHigh(x, f.s, L::odd(f.s)), p));
-}
 
 struct Barrett {
   U p, p2, mu;

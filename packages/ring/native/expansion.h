@@ -1,5 +1,5 @@
 // Expansion of open queries and packing of their responses (packages/scheme/README.md §9), as
-// packages/scheme/src/open/expand.ts and pack.ts say it plainly. Nothing here is secret.
+// packages/scheme/testing/slow-open.ts says it plainly. Nothing here is secret.
 //
 // Keys are in Montgomery form. A sum of up to sixteen products of residues below 2^30 fits in 64
 // bits; its high word is below four times the prime and is reduced before the sum is. So every sum

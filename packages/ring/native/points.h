@@ -49,18 +49,6 @@ inline Complex back(const Complex& a, const Complex& w) {
   return {L::plusProduct(L::mulF(a.re, w.re), a.im, w.im), L::minusProduct(L::mulF(a.im, w.re), a.re, w.im)};
 }
 
-inline void forward(Complex& x, Complex& y, const Complex& w) {
-  const Complex product = y * w;
-  y = x - product;
-  x = x + product;
-}
-
-inline void backward(Complex& x, Complex& y, const Complex& w) {
-  const Complex difference = x - y;
-  x = x + y;
-  y = back(difference, w);
-}
-
 /** N points: real parts, then imaginary ones. */
 class Points {
  public:
@@ -69,7 +57,7 @@ class Points {
 
   /** All points, transformed; then `use` for each window of them; then back. */
   template <class Use>
-  void eachWindow(Use use) {
+  void eachWindow(Use use) const {
     const double* spread = spread_;
     const size_t windows = count_ / (2 * L::H);
     for (size_t window = 0; window < windows; window++, spread += kSpread) {
@@ -86,77 +74,32 @@ class Points {
     }
   }
 
-  /** The strides N/2 … 2H. */
-  void forwardOuter() {
-    size_t t = count_ / 2, m = 1;  // the stride of the next stage, and its number of groups
-    for (; t >= 4 * L::H; t /= 4, m *= 4) {
-      const size_t half = t / 2;
-      for (size_t i = 0; i < m; i++) {
-        const Complex w1 = root(m + i), w2 = root(2 * (m + i)), w3 = root(2 * (m + i) + 1);
-        for (size_t j = 2 * t * i; j < 2 * t * i + half; j += L::H) {
-          Complex x0 = load(j), x1 = load(j + half), x2 = load(j + t), x3 = load(j + t + half);
-          forward(x0, x2, w1);
-          forward(x1, x3, w1);
-          forward(x0, x1, w2);
-          forward(x2, x3, w3);
-          store(j, x0), store(j + half, x1), store(j + t, x2), store(j + t + half, x3);
-        }
-      }
-    }
-    for (; t > L::H; t /= 2, m *= 2) {
-      for (size_t i = 0; i < m; i++) {
-        const Complex w = root(m + i);
-        for (size_t j = 2 * t * i; j < 2 * t * i + t; j += L::H) {
-          Complex x = load(j), y = load(j + t);
-          forward(x, y, w);
-          store(j, x), store(j + t, y);
-        }
-      }
-    }
-  }
+  void forwardOuter() const { ::forwardOuter(*this, count_); }
+  void backwardOuter() const { ::backwardOuter(*this, count_); }
 
-  /** The strides 2H … N/2. */
-  void backwardOuter() {
-    size_t t = 2 * L::H, h = count_ / (4 * L::H);
-    // An odd number of stages is left where log2(h) is even.
-    bool isOdd = false;
-    for (size_t k = h; k > 0; k /= 2) isOdd = !isOdd;
-    if (isOdd) {
-      for (size_t i = 0; i < h; i++) {
-        const Complex w = root(h + i);
-        for (size_t j = 2 * t * i; j < 2 * t * i + t; j += L::H) {
-          Complex x = load(j), y = load(j + t);
-          backward(x, y, w);
-          store(j, x), store(j + t, y);
-        }
-      }
-      t *= 2, h /= 2;
-    }
-    for (; h >= 2; t *= 4, h /= 4) {
-      for (size_t i = 0; i < h / 2; i++) {
-        const Complex w0 = root(h + 2 * i), w1 = root(h + 2 * i + 1), w2 = root(h / 2 + i);
-        for (size_t j = 4 * t * i; j < 4 * t * i + t; j += L::H) {
-          Complex x0 = load(j), x1 = load(j + t), x2 = load(j + 2 * t), x3 = load(j + 3 * t);
-          backward(x0, x1, w0);
-          backward(x2, x3, w1);
-          backward(x0, x2, w2);
-          backward(x1, x3, w2);
-          store(j, x0), store(j + t, x1), store(j + 2 * t, x2), store(j + 3 * t, x3);
-        }
-      }
-    }
-  }
-
- private:
-  static constexpr size_t kStrides = L::H == 8 ? 3 : 2;
-  static constexpr size_t kSpread = kStrides * 2 * L::H;
-
+  // What those ask of it.
+  static constexpr size_t kLanes = L::H;
   Complex load(size_t at) const { return {L::loadF(re_ + at), L::loadF(im_ + at)}; }
-  void store(size_t at, const Complex& x) {
+  void store(size_t at, const Complex& x) const {
     L::storeF(re_ + at, x.re);
     L::storeF(im_ + at, x.im);
   }
   Complex root(size_t k) const { return {L::splatF(wRe_[k]), L::splatF(wIm_[k])}; }
+  void forward(Complex& x, Complex& y, const Complex& w) const {
+    const Complex product = y * w;
+    y = x - product;
+    x = x + product;
+  }
+  void backward(Complex& x, Complex& y, const Complex& w) const {
+    const Complex difference = x - y;
+    x = x + y;
+    y = back(difference, w);
+  }
+  void last(Complex& x, Complex& y, const Complex& w) const { backward(x, y, w); }
+
+ private:
+  static constexpr size_t kStrides = L::H == 8 ? 3 : 2;
+  static constexpr size_t kSpread = kStrides * 2 * L::H;
 
   template <int t>
   static void exchange(Complex& x, Complex& y) {
@@ -165,14 +108,14 @@ class Points {
   }
   /** The strides t … 1 of a window. */
   template <int t>
-  static void inwards(Complex& x, Complex& y, const double* spread) {
+  void inwards(Complex& x, Complex& y, const double* spread) const {
     exchange<t>(x, y);
     forward(x, y, {L::loadF(spread), L::loadF(spread + L::H)});
     if constexpr (t > 1) inwards<t / 2>(x, y, spread + 2 * L::H);
   }
   /** The strides t … H/2, from the end of its roots on. */
   template <int t>
-  static void outwards(Complex& x, Complex& y, const double* end) {
+  void outwards(Complex& x, Complex& y, const double* end) const {
     backward(x, y, {L::loadF(end - 2 * L::H), L::loadF(end - L::H)});
     exchange<t>(x, y);
     if constexpr (2 * t < L::H) outwards<2 * t>(x, y, end - 2 * L::H);

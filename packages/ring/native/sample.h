@@ -1,11 +1,12 @@
-// The expandable generator, ChaCha20 (RFC 8439) with W blocks side by side, and the samplers that
-// consume it: those of packages/ring/assembly/sample.ts, byte for byte.
+// The samplers, which consume the expandable generator (../lanes/chacha.h): those of
+// packages/ring/assembly/sample.ts, byte for byte.
 //
 // What a sampler gives out decides no branch and no address. How many words or bytes it has to
 // discard does, as in WebAssembly: those are independent of what is kept.
 
 #pragma once
 
+#include "../lanes/chacha.h"
 #include "arithmetic.h"
 #include "work.h"
 
@@ -13,14 +14,6 @@ namespace {
 
 using hers::Source;
 using hers::Work;
-
-template <int a, int b, int c, int d>
-inline void quarterRound(U (&x)[16]) {
-  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<16>(L::bitXor(x[d], x[a]));
-  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<12>(L::bitXor(x[b], x[c]));
-  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<8>(L::bitXor(x[d], x[a]));
-  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<7>(L::bitXor(x[b], x[c]));
-}
 
 class Stream {
  public:
@@ -35,28 +28,11 @@ class Stream {
 
   /** The next steps that make at least that many bytes. */
   void next(uint8_t* out, size_t bytes) {
-    for (uint8_t* const end = out + bytes; out < end; out += kStep) step(reinterpret_cast<uint32_t*>(out));
+    for (uint8_t* const end = out + bytes; out < end; out += kStep, state_[12] += L::W)
+      keystream(reinterpret_cast<uint32_t*>(out), state_);
   }
 
  private:
-  void step(uint32_t* out) {
-    U x[16], counter = L::add(L::splat(state_[12]), L::iota());
-    for (int i = 0; i < 16; i++) x[i] = i == 12 ? counter : L::splat(state_[i]);
-    for (int round = 0; round < 10; round++) {
-      quarterRound<0, 4, 8, 12>(x);
-      quarterRound<1, 5, 9, 13>(x);
-      quarterRound<2, 6, 10, 14>(x);
-      quarterRound<3, 7, 11, 15>(x);
-      quarterRound<0, 5, 10, 15>(x);
-      quarterRound<1, 6, 11, 12>(x);
-      quarterRound<2, 7, 8, 13>(x);
-      quarterRound<3, 4, 9, 14>(x);
-    }
-    for (int i = 0; i < 16; i++) x[i] = L::add(x[i], i == 12 ? counter : L::splat(state_[i]));
-    L::storeTransposed(x, out);
-    state_[12] += L::W;
-  }
-
   uint32_t state_[16] = {0x61707865, 0x3320646e, 0x79622d32, 0x6b206574};
 };
 

@@ -17,7 +17,7 @@ const script = `
   const { allCode } = await import(${url('../testing/code.ts')});
   const { checkEqual, functionsOf, jobsOf, phasesOf } = await import(${url('../testing/ring-bytes.ts')});
   const { Ring } = await import(${url('./ring.ts')});
-  const { nttPrimes } = await import(${url('./modulus.ts')});
+  const { nttPrimes } = await import(${url('../testing/primes.ts')});
   const { packThree, roundVectors, squareSums, unpackThree } = await import(${url('./vectors.ts')});
   const [wasm, ...natives] = allCode([${JSON.stringify(output)}]);
   for (const n of [64, 128, 2048]) for (const count of [1, 2]) {

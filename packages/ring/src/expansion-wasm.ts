@@ -1,81 +1,8 @@
 // Expansion and packing by WebAssembly: the steps of native/expansion_lanes.h, each a call of the
 // module, in a memory of its own that also holds the keys.
 
-import { expansionBase64 } from '../build/expansion.ts';
+import { type ExpansionExports, expansionBase64 } from '../build/expansion.ts';
 import type { ExpansionShape, PreparedKeys } from './expansion.ts';
-
-/** The functions of assembly/expansion.ts. Pointers are byte offsets into `memory`. */
-interface Kernel {
-  readonly memory: WebAssembly.Memory;
-  heapBase(): number;
-  ntt(a: number, tables: number, n: number, p: number): void;
-  intt(a: number, tables: number, n: number, p: number, scale: number, last: number): void;
-  lift(out: number, a: number, from: number, to: number, n: number): void;
-  subtractScaled(out: number, a: number, b: number, w: number, n: number, p: number): void;
-  scaled(out: number, a: number, w: number, n: number, p: number): void;
-  multiplyEach(a: number, factors: number, n: number, p: number): void;
-  step(
-    even: number,
-    odd: number,
-    digit0: number,
-    digit1: number,
-    body: number,
-    key: number,
-    from: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  lastLevels(
-    leaves: number,
-    digit0: number,
-    digit1: number,
-    body: number,
-    keys: number,
-    from: number,
-    monomials: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  switchDown(
-    xq: number,
-    x1: number,
-    x2: number,
-    n: number,
-    t: number,
-    lifts: number,
-    q: number,
-    p1: number,
-    p2: number,
-    inverse1: number,
-    inverse2: number,
-    reciprocal1: number,
-    reciprocal2: number,
-  ): void;
-  addMaskKeys(
-    sum: number,
-    bodies: number,
-    masks: number,
-    leaves: number,
-    keys: number,
-    place: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  packSum(
-    out: number,
-    input: number,
-    keys: number,
-    stride: number,
-    count: number,
-    n: number,
-    p: number,
-    negated: number,
-  ): void;
-  unswitch(out: number, y: number, sum: number, n: number, p: number): void;
-}
 
 const LEAVES = 8;
 const BASES = 3;
@@ -84,7 +11,7 @@ const PRIMES_AT = 16;
 const PRIME_NUMBERS = 8;
 
 /** What expansion.ts has computed for both kinds of code. */
-interface Constants {
+export interface Constants {
   readonly shape: ExpansionShape;
   readonly numbers: Uint32Array;
   readonly tables: Uint32Array;
@@ -105,64 +32,54 @@ interface Prime {
   readonly tables: number;
 }
 
+/** Takes memory for everything: byte offsets. */
+function placesIn({ shape, permutations, monomials, lastMonomials }: Constants, take: (bytes: number) => number) {
+  const { n, nodes, masks, steps, responses } = shape;
+  const poly = 4 * n;
+  return {
+    permutations: take(permutations.byteLength),
+    monomials: take(monomials.byteLength),
+    lastMonomials: take(lastMonomials.byteLength),
+    tree: take(4 * poly * nodes),
+    next: take(4 * poly * nodes),
+    digits: take(6 * poly),
+    body: take(2 * poly),
+    // Packing has its results here.
+    leaves: take(Math.max(6 * LEAVES, 4 * responses + 2) * poly),
+    spare: take(poly),
+    sums: take(6 * BASES * masks * poly),
+    first: take(24 * poly),
+    steps: take(24 * (steps - 1) * poly),
+    last: take(12 * LEAVES * poly),
+    masks: take((nodes / masks) * 3 * LEAVES * BASES * 4 * poly),
+    packing: take(responses * (responses + 1) * 2 * poly),
+  };
+}
+
 let compiled: WebAssembly.Module | undefined;
 
 export class WasmExpansion {
   readonly #shape: ExpansionShape;
-  readonly #kernel: Kernel;
+  readonly #kernel: ExpansionExports;
   readonly #primes: readonly Prime[];
   /** Byte offsets. */
-  readonly #at: Record<
-    | 'permutations'
-    | 'monomials'
-    | 'lastMonomials'
-    | 'tree'
-    | 'next'
-    | 'digits'
-    | 'body'
-    | 'leaves'
-    | 'spare'
-    | 'sums'
-    | 'first'
-    | 'steps'
-    | 'last'
-    | 'masks'
-    | 'packing',
-    number
-  >;
+  readonly #at: ReturnType<typeof placesIn>;
   #keys: PreparedKeys | undefined;
   #first: Uint32Array | undefined;
 
-  constructor({ shape, numbers, tables, permutations, monomials, lastMonomials }: Constants) {
+  constructor(constants: Constants) {
+    const { shape, numbers, tables, permutations, monomials, lastMonomials } = constants;
     compiled ??= new WebAssembly.Module(Uint8Array.from(atob(expansionBase64), (c) => c.charCodeAt(0)));
-    this.#kernel = new WebAssembly.Instance(compiled).exports as unknown as Kernel;
+    this.#kernel = new WebAssembly.Instance(compiled).exports as unknown as ExpansionExports;
     this.#shape = shape;
-    const { n, nodes, masks, steps, responses } = shape;
-    const poly = 4 * n;
     let end = (this.#kernel.heapBase() + 63) & ~63;
     const take = (bytes: number) => {
       end += (bytes + 63) & ~63;
       return end - ((bytes + 63) & ~63);
     };
+    const poly = 4 * shape.n;
     const tablesAt = take(tables.byteLength);
-    this.#at = {
-      permutations: take(permutations.byteLength),
-      monomials: take(monomials.byteLength),
-      lastMonomials: take(lastMonomials.byteLength),
-      tree: take(4 * poly * nodes),
-      next: take(4 * poly * nodes),
-      digits: take(6 * poly),
-      body: take(2 * poly),
-      // Packing has its results here.
-      leaves: take(Math.max(6 * LEAVES, 4 * responses + 2) * poly),
-      spare: take(poly),
-      sums: take(6 * BASES * masks * poly),
-      first: take(24 * poly),
-      steps: take(24 * (steps - 1) * poly),
-      last: take(12 * LEAVES * poly),
-      masks: take((nodes / masks) * 3 * LEAVES * BASES * 4 * poly),
-      packing: take(responses * (responses + 1) * 2 * poly),
-    };
+    this.#at = placesIn(constants, take);
     const missing = end - this.#kernel.memory.buffer.byteLength;
     if (missing > 0) this.#kernel.memory.grow(Math.ceil(missing / 65536));
     this.#words(tablesAt, tables.length).set(tables);

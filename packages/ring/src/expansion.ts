@@ -1,9 +1,9 @@
 // Expansion of open queries into rows, and packing of their results (packages/scheme/README.md
-// §9), by native code or WebAssembly. packages/scheme/src/open/expand.ts and pack.ts are the plain
-// versions, which this equals to the byte. Nothing here is secret.
+// §9), by native code or WebAssembly. packages/scheme/testing/slow-open.ts is the plain
+// version, which this equals to the byte. Nothing here is secret.
 
 import { chosenNative } from './choose.ts';
-import { WasmExpansion } from './expansion-wasm.ts';
+import { type Constants, WasmExpansion } from './expansion-wasm.ts';
 import { type Modulus, modInverse, modPow, moduliOf, rootOfUnity } from './modulus.ts';
 import type { Isa, Native } from './native.ts';
 
@@ -92,6 +92,12 @@ const reversed = (x: number, bits: number) => {
 
 const companion = (w: number, p: number) => Number((BigInt(w) << 32n) / BigInt(p));
 
+/** Factors, and their companions behind them. */
+function putFactors(out: Uint32Array, at: number, factors: Uint32Array, p: number): void {
+  out.set(factors, at);
+  for (const [i, w] of factors.entries()) out[at + factors.length + i] = companion(w, p);
+}
+
 /** a·2^32 modulo p. */
 export function toMontgomery(out: Uint32Array, a: Uint32Array, p: number): void {
   const factor = 2 ** 32 % p;
@@ -101,13 +107,8 @@ export function toMontgomery(out: Uint32Array, a: Uint32Array, p: number): void 
 }
 
 export class Expansion {
-  readonly #shape: ExpansionShape;
+  readonly #constants: Constants;
   readonly #native: Native | null;
-  readonly #numbers: Uint32Array;
-  readonly #tables: Uint32Array;
-  readonly #permutations: Uint16Array;
-  readonly #monomials: Uint32Array;
-  readonly #lastMonomials: Uint32Array;
   #wasm: WasmExpansion | undefined;
 
   /** With native code, or, where that is null, with WebAssembly. */
@@ -115,39 +116,26 @@ export class Expansion {
     const { n, primes, bases } = shape;
     if (bases.length !== BASES || 2 ** shape.steps * LEAVES !== n)
       throw new RangeError('an expansion has three bases of mask rows, and a step for every level but three');
-    this.#shape = shape;
     this.#native = n >= LEAST_NATIVE_N ? native : null;
     const moduli = primes.map((p) => moduliOf(n, [p])[0]);
-    this.#numbers = numbersOf(shape, moduli);
-    this.#tables = new Uint32Array(3 * 4 * n);
+    const tables = new Uint32Array(3 * 4 * n);
     moduli.forEach(({ p, roots, inverses }, l) => {
-      const at = 4 * n * l;
-      this.#tables.set(roots, at);
-      this.#tables.set(
-        roots.map((w) => companion(w, p)),
-        at + n,
-      );
-      this.#tables.set(inverses, at + 2 * n);
-      this.#tables.set(
-        inverses.map((w) => companion(w, p)),
-        at + 3 * n,
-      );
+      putFactors(tables, 4 * n * l, roots, p);
+      putFactors(tables, 4 * n * l + 2 * n, inverses, p);
     });
-    this.#permutations = permutationsOf(shape);
-    this.#monomials = monomialsOf(shape);
-    this.#lastMonomials = lastMonomialsOf(shape);
+    this.#constants = {
+      shape,
+      numbers: numbersOf(shape, moduli),
+      tables,
+      permutations: permutationsOf(shape),
+      monomials: monomialsOf(shape),
+      lastMonomials: lastMonomialsOf(shape),
+    };
   }
 
   /** Made at its first use: its memory holds a copy of the keys. */
   #kernel(): WasmExpansion {
-    this.#wasm ??= new WasmExpansion({
-      shape: this.#shape,
-      numbers: this.#numbers,
-      tables: this.#tables,
-      permutations: this.#permutations,
-      monomials: this.#monomials,
-      lastMonomials: this.#lastMonomials,
-    });
+    this.#wasm ??= new WasmExpansion(this.#constants);
     return this.#wasm;
   }
 
@@ -168,13 +156,14 @@ export class Expansion {
       return;
     }
     const { addon, isa } = this.#native;
+    const { numbers, tables, permutations, monomials, lastMonomials } = this.#constants;
     addon.expandQuery(
       isa,
-      this.#numbers,
-      this.#tables,
-      this.#permutations,
-      this.#monomials,
-      this.#lastMonomials,
+      numbers,
+      tables,
+      permutations,
+      monomials,
+      lastMonomials,
       first,
       keys.steps,
       keys.last,
@@ -198,8 +187,8 @@ export class Expansion {
       return;
     }
     const { addon, isa } = this.#native;
-    const { responses } = this.#shape;
-    addon.packResults(isa, this.#numbers, this.#tables, responses, count, keys.packing, bodies, masks, out);
+    const { shape, numbers, tables } = this.#constants;
+    addon.packResults(isa, numbers, tables, shape.responses, count, keys.packing, bodies, masks, out);
   }
 }
 
@@ -237,15 +226,8 @@ function permutationsOf({ n, exponents }: ExpansionShape): Uint16Array {
 function monomialsOf({ n, primes, steps, trace }: ExpansionShape): Uint32Array {
   const out = new Uint32Array((steps - trace) * 4 * n);
   for (let k = trace; k < steps; k++)
-    for (let l = 0; l < 2; l++) {
-      const values = monomial(n, primes[l], 2 ** k);
-      const at = (4 * (k - trace) + 2 * l) * n;
-      out.set(values, at);
-      out.set(
-        values.map((w) => companion(w, primes[l])),
-        at + n,
-      );
-    }
+    for (let l = 0; l < 2; l++)
+      putFactors(out, (4 * (k - trace) + 2 * l) * n, monomial(n, primes[l], 2 ** k), primes[l]);
   return out;
 }
 

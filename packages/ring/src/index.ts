@@ -7,7 +7,6 @@ export {
   modInverse,
   modPow,
   moduliOf,
-  nttPrimes,
   reciprocalError,
   rootOfUnity,
 } from './modulus.ts';

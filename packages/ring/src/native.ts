@@ -2,8 +2,8 @@
 // work on its memory and give the same bytes, and whole jobs that take one call instead of
 // hundreds.
 
+import type { KernelExports } from '../build/kernel.ts';
 import type { ExpansionAddon } from './expansion.ts';
-import type { KernelExports } from './kernel.ts';
 
 /** Functions of assembly/kernel.ts that there is native code for. */
 export const NATIVE_FUNCTIONS = [
@@ -27,6 +27,11 @@ export const NATIVE_FUNCTIONS = [
 /** The smallest n that it serves; smaller rings exist for tests alone. */
 export const LEAST_NATIVE_N = 64;
 
+/** Keys and domains: of a mask and its low bits, and of errors. */
+export type SourceArguments = [Uint8Array, number, number, Uint8Array, number];
+/** Key and domain of secrets, and those that are kept; empty where there is no room for them. */
+export type SecretArguments = [key: Uint8Array, domain: number, kept: Uint32Array, isKept: Uint8Array];
+
 export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS)[number]> {
   blockRows(
     rows: Uint32Array,
@@ -34,36 +39,22 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
     count: number,
     first: number,
     lifts: Uint32Array,
-    maskKey: Uint8Array,
-    maskDomain: number,
-    maskBitsDomain: number,
-    errorKey: Uint8Array,
-    errorDomain: number,
-    secretKey: Uint8Array,
-    secretDomain: number,
-    kept: Uint32Array,
-    isKept: Uint8Array,
-    wideBits: number,
+    ...sources: [...SourceArguments, ...SecretArguments, wideBits: number]
   ): void;
   queryRows(
     rows: Uint32Array,
     secret: Uint32Array,
     values: Int32Array,
     lifts: Uint32Array,
-    maskKey: Uint8Array,
-    maskDomain: number,
-    maskBitsDomain: number,
-    errorKey: Uint8Array,
-    errorDomain: number,
-    resultKey: Uint8Array,
-    resultDomain: number,
-    secretKey: Uint8Array,
-    secretDomain: number,
-    kept: Uint32Array,
-    isKept: Uint8Array,
-    wideBits: number,
-    digitBits: number,
-    digits: number,
+    ...sources: [
+      ...SourceArguments,
+      resultKey: Uint8Array,
+      resultDomain: number,
+      ...SecretArguments,
+      wideBits: number,
+      digitBits: number,
+      digits: number,
+    ]
   ): void;
   /** n numbers of a secret, for the two below. */
   secretPoints(out: Float64Array, secret: Uint32Array): void;

@@ -5,10 +5,18 @@
 // them, which callers reuse. All operations are synchronous, so a function may use the scratch
 // polynomials freely as long as it does not call another one that does.
 
+import type { KernelExports } from '../build/kernel.ts';
 import { chosenNative } from './choose.ts';
-import { instantiate, type KernelExports } from './kernel.ts';
+import { instantiate } from './kernel.ts';
 import { bitLength, isPrime, type Modulus, modInverse, moduliOf } from './modulus.ts';
-import { LEAST_NATIVE_N, NATIVE_FUNCTIONS, type Native, type NativeRing } from './native.ts';
+import {
+  LEAST_NATIVE_N,
+  NATIVE_FUNCTIONS,
+  type Native,
+  type NativeRing,
+  type SecretArguments,
+  type SourceArguments,
+} from './native.ts';
 import { type BlockRows, blockRows, loadSecret, type QueryRows, queryRows, type Secrets } from './rows.ts';
 
 const SCRATCH_POLYS = 8;
@@ -116,8 +124,6 @@ export interface RankJob {
 /** In `chosenAt`: all records count. */
 export const ALL_RECORDS = 0xffffffff;
 
-const NONE = { words: new Uint32Array(), bytes: new Uint8Array() };
-
 const rings = new Map<string, Ring>();
 const latest = new WeakMap<readonly number[], Ring>();
 
@@ -133,6 +139,7 @@ export class Ring {
   readonly #native: NativeRing | undefined;
   readonly #isa: string | undefined;
   readonly #moduli: readonly Placed[];
+  readonly #second: number; // p1, or zero
   readonly #inverse: number; // p0^−1 mod p1
   readonly #bits: number; // the bit length of every prime
   readonly #key: Uint8Array;
@@ -177,6 +184,7 @@ export class Ring {
     this.#kernel = { ...kernel };
     const buffer = kernel.memory.buffer;
     this.#moduli = moduliOf(n, primes).map((m, i) => this.#place(m, base + 4 * row * i));
+    this.#second = primes[1] ?? 0;
     this.#inverse = primes.length === 2 ? Number(modInverse(BigInt(primes[0]), BigInt(primes[1]))) : 0;
 
     let at = base + tableBytes;
@@ -205,18 +213,13 @@ export class Ring {
     return { ...m, tables };
   }
 
-  #each(f: (m: Placed, offset: number) => void): void {
-    for (let i = 0; i < this.#moduli.length; i++) f(this.#moduli[i], 4 * this.n * i);
+  #each(f: (m: Placed, offset: number, i: number) => void): void {
+    for (let i = 0; i < this.#moduli.length; i++) f(this.#moduli[i], 4 * this.n * i, i);
   }
 
   /** Zeroes everything scratch, secrets included. */
   wipe(): void {
     this.#scratch.fill(0);
-  }
-
-  /** Bytes of WebAssembly memory, which never grow. */
-  get memoryBytes(): number {
-    return this.#kernel.memory.buffer.byteLength;
   }
 
   // — transforms and pointwise arithmetic; outputs may be inputs —
@@ -293,67 +296,38 @@ export class Ring {
    */
   centred(a: Poly): Float64Array {
     const { n } = this;
-    const [m, m1] = this.#moduli;
-    const out = new Float64Array(this.#bytes.buffer, this.#bytes.byteOffset, n);
-    if (m1) {
-      this.#kernel.centrePair(this.#bytes.byteOffset, a.pointer, a.pointer + 4 * n, n, m.p, m1.p, this.#inverse);
-      return out.slice();
-    }
-    this.#kernel.centre(this.#bytes.byteOffset, a.pointer, n, m.p);
-    return Float64Array.from(new Int32Array(this.#bytes.buffer, this.#bytes.byteOffset, n));
+    const { buffer, byteOffset } = this.#bytes;
+    this.#kernel.centre(byteOffset, a.pointer, a.pointer + 4 * n, n, this.primes[0], this.#second, this.#inverse);
+    return new Float64Array(buffer, byteOffset, n).slice();
   }
 
   // — sampling —
 
+  /** Loads the key. Gives what samplers end with: work space, the key, what separates its uses. */
+  #from({ key, domain, index }: Source): [bytes: number, key: number, domain: number, index: number] {
+    this.#key.set(key);
+    return [this.#bytes.byteOffset, this.#key.byteOffset, domain, index];
+  }
+
   uniform(out: Poly, source: Source): void {
-    this.#key.set(source.key);
-    for (let i = 0; i < this.#moduli.length; i++) {
-      const at = out.pointer + 4 * this.n * i;
-      this.#kernel.uniform(
-        at,
-        this.n,
-        this.#moduli[i].p,
-        this.#bytes.byteOffset,
-        this.#key.byteOffset,
-        source.domain,
-        source.index,
-        i,
-      );
-    }
+    const from = this.#from(source);
+    this.#each((m, o, i) => this.#kernel.uniform(out.pointer + o, this.n, m.p, ...from, i));
   }
 
   ternary(out: Words, source: Source): void {
-    this.#key.set(source.key);
-    this.#kernel.ternary(
-      out.pointer,
-      this.n,
-      this.#bytes.byteOffset,
-      this.#key.byteOffset,
-      source.domain,
-      source.index,
-    );
+    this.#kernel.ternary(out.pointer, this.n, ...this.#from(source));
   }
 
   /** Centred binomial with η = 21, σ² = 10.5. */
   error(out: Words, source: Source): void {
-    this.#key.set(source.key);
-    this.#kernel.centredBinomial(
-      out.pointer,
-      this.n,
-      this.#bytes.byteOffset,
-      this.#key.byteOffset,
-      source.domain,
-      source.index,
-    );
+    this.#kernel.centredBinomial(out.pointer, this.n, ...this.#from(source));
   }
 
   // — modulo Q·2^t, where Q ≡ 1 (mod 2^t): residues modulo the primes, and the low t bits —
 
   /** n words uniform below 2^t. */
   uniformBits(out: Words, t: number, source: Source): void {
-    this.#key.set(source.key);
-    const { byteOffset } = this.#bytes;
-    this.#kernel.uniformBits(out.pointer, this.n, t, byteOffset, this.#key.byteOffset, source.domain, source.index);
+    this.#kernel.uniformBits(out.pointer, this.n, t, ...this.#from(source));
   }
 
   /**
@@ -361,7 +335,7 @@ export class Ring {
    * form, of which the first prime alone is read: its integers are below half of that.
    */
   combineBits(out: Words, values: Words, noise: Words, product: Poly, t: number, scale: bigint, sign: 1 | -1): void {
-    const { p } = this.#moduli[0];
+    const [p] = this.primes;
     const low = Number(BigInt.asUintN(32, scale));
     this.#kernel.combineBits(out.pointer, values.pointer, noise.pointer, product.pointer, this.n, p, t, low, sign);
   }
@@ -369,8 +343,7 @@ export class Ring {
   /** The low t bits of the centred coefficients of a polynomial in coefficient form. */
   lowBits(out: Words, a: Poly, t: number): void {
     const { n } = this;
-    const [m, m1] = this.#moduli;
-    this.#kernel.lowBits(out.pointer, a.pointer, a.pointer + 4 * n, n, m.p, m1?.p ?? 0, this.#inverse, t);
+    this.#kernel.lowBits(out.pointer, a.pointer, a.pointer + 4 * n, n, this.primes[0], this.#second, this.#inverse, t);
   }
 
   /**
@@ -378,11 +351,9 @@ export class Ring {
    * stay in the ring, for the three methods below.
    */
   joinWide(a: Poly, bits: Words, t: number): void {
-    const { n } = this;
-    const [m, m1] = this.#moduli;
-    const out = this.#wide.byteOffset;
-    if (m1) this.#kernel.joinWidePair(out, a.pointer, a.pointer + 4 * n, bits.pointer, n, m.p, m1.p, this.#inverse, t);
-    else this.#kernel.joinWide(out, a.pointer, bits.pointer, n, m.p, t);
+    const { byteOffset: out, length: n } = this.#wide;
+    const [p] = this.primes;
+    this.#kernel.joinWide(out, a.pointer, a.pointer + 4 * n, bits.pointer, n, p, this.#second, this.#inverse, t);
   }
 
   /** The joined integers divided by 2^t, rounded with ties to even, modulo Q. */
@@ -561,25 +532,9 @@ export class Ring {
       blockRows(this, job);
       return;
     }
-    const { rows, values, count, first, mask, errors, secrets } = job;
-    const { kept = NONE.words, isKept = NONE.bytes } = secrets;
-    this.#native.blockRows(
-      rows,
-      values,
-      count,
-      first,
-      this.#liftWords(job.lifts),
-      mask.key,
-      mask.domain,
-      mask.bitsDomain,
-      errors.key,
-      errors.domain,
-      secrets.key,
-      secrets.domain,
-      kept,
-      isKept,
-      job.wideBits,
-    );
+    const { rows, values, count, first } = job;
+    const lifts = this.#liftWords(job.lifts);
+    this.#native.blockRows(rows, values, count, first, lifts, ...sourcesOf(job), ...secretsOf(job), job.wideBits);
   }
 
   queryRows(job: QueryRows): void {
@@ -587,28 +542,10 @@ export class Ring {
       queryRows(this, job);
       return;
     }
-    const { rows, secret, values, mask, errors, result, secrets } = job;
-    const { kept = NONE.words, isKept = NONE.bytes } = secrets;
-    this.#native.queryRows(
-      rows,
-      secret,
-      values,
-      this.#liftWords(job.lifts),
-      mask.key,
-      mask.domain,
-      mask.bitsDomain,
-      errors.key,
-      errors.domain,
-      result.key,
-      result.domain,
-      secrets.key,
-      secrets.domain,
-      kept,
-      isKept,
-      job.wideBits,
-      job.digitBits,
-      job.digits,
-    );
+    const { rows, secret, values, result, wideBits, digitBits, digits } = job;
+    const sources = [...sourcesOf(job), result.key, result.domain, ...secretsOf(job)] as const;
+    const lifts = this.#liftWords(job.lifts);
+    this.#native.queryRows(rows, secret, values, lifts, ...sources, wideBits, digitBits, digits);
   }
 
   /** For each row the residues of its lift, and its low word. */
@@ -619,6 +556,16 @@ export class Ring {
       for (let k = 0; k < moduli.length; k++) out[i * moduli.length + k] = lifts[i] % moduli[k];
     return out;
   }
+}
+
+/** Keys and domains of masks and errors, as native code takes them. */
+function sourcesOf({ mask, errors }: BlockRows | QueryRows): SourceArguments {
+  return [mask.key, mask.domain, mask.bitsDomain, errors.key, errors.domain];
+}
+
+function secretsOf({ secrets }: BlockRows | QueryRows): SecretArguments {
+  const { key, domain, kept = new Uint32Array(), isKept = new Uint8Array() } = secrets;
+  return [key, domain, kept, isKept];
 }
 
 /** Values, and the worst of them. */

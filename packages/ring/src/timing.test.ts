@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { nttPrimes } from './modulus.ts';
+import { nttPrimes } from '../testing/primes.ts';
 import { ResultSecret, Ring } from './ring.ts';
 
 const ring = Ring.of(2048, nttPrimes(30, 2048, 1));

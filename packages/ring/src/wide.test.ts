@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { centred, keystream, mod } from '../testing/oracle.ts';
-import { nttPrimes } from './modulus.ts';
+import { nttPrimes } from '../testing/primes.ts';
 import { Ring } from './ring.ts';
 
 const N = 64;

@@ -2,9 +2,9 @@
 // and WebAssembly must agree on.
 
 import assert from 'node:assert/strict';
-import { nttPrimes } from '../src/modulus.ts';
 import { type Poly, ResultSecret, type Ring } from '../src/ring.ts';
 import * as oracle from './oracle.ts';
+import { nttPrimes } from './primes.ts';
 
 const keyOf = (by: number) => Uint8Array.from({ length: 32 }, (_, i) => (i + 1) * (2 * by + 1));
 

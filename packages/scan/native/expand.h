@@ -1,45 +1,17 @@
 // A pair of columns (variant.h) from the wire to the kernel's layout [slot group][row][2][16]. A
 // mask is expanded from its seed.
 //
-// The seed is a ChaCha20 key (RFC 8439), W blocks of which are computed side by side. A residue is
-// the next word of the stream of (domain, row, prime), cut to the bit length of p, that is below p
-// (packages/ring/assembly/sample.ts).
+// The seed is a key of ChaCha20. A residue is the next word of the stream of (domain, row, prime),
+// cut to the bit length of p, that is below p (packages/ring/assembly/sample.ts).
 
 #pragma once
 
 #include <cstring>
 
+#include "../../ring/lanes/chacha.h"
 #include "transform.h"
 
 namespace {
-
-template <int a, int b, int c, int d>
-inline void quarterRound(U (&x)[16]) {
-  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<16>(L::bitXor(x[d], x[a]));
-  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<12>(L::bitXor(x[b], x[c]));
-  x[a] = L::add(x[a], x[b]), x[d] = L::rotate<8>(L::bitXor(x[d], x[a]));
-  x[c] = L::add(x[c], x[d]), x[b] = L::rotate<7>(L::bitXor(x[b], x[c]));
-}
-
-/** W blocks of 16 words, from number `counter` on. */
-inline void keystream(uint32_t* out, const uint32_t (&state)[16], uint32_t counter) {
-  U x[16], start[16];
-  for (int i = 0; i < 16; i++) start[i] = L::splat(state[i]);
-  start[12] = L::add(L::splat(counter), L::iota());
-  for (int i = 0; i < 16; i++) x[i] = start[i];
-  for (int round = 0; round < 10; round++) {
-    quarterRound<0, 4, 8, 12>(x);
-    quarterRound<1, 5, 9, 13>(x);
-    quarterRound<2, 6, 10, 14>(x);
-    quarterRound<3, 7, 11, 15>(x);
-    quarterRound<0, 5, 10, 15>(x);
-    quarterRound<1, 6, 11, 12>(x);
-    quarterRound<2, 7, 8, 13>(x);
-    quarterRound<3, 4, 9, 14>(x);
-  }
-  for (int i = 0; i < 16; i++) x[i] = L::add(x[i], start[i]);
-  L::storeTransposed(x, out);
-}
 
 inline uint32_t littleEndian(const uint8_t* at) {
   return at[0] | at[1] << 8 | at[2] << 16 | static_cast<uint32_t>(at[3]) << 24;
@@ -53,8 +25,8 @@ inline void uniform(uint32_t* out, size_t n, uint32_t p, const uint8_t* key, uin
   for (int by = 1; by < 32; by *= 2) mask |= mask >> by;
   uint32_t words[16 * L::W];
   uint32_t* const end = out + n;
-  for (uint32_t counter = 0; out < end; counter += L::W) {
-    keystream(words, state, counter);
+  for (; out < end; state[12] += L::W) {
+    keystream(words, state);
     for (size_t i = 0; i < 16 * L::W && out < end; i += 16) {
       uint32_t taken[16];
       bool all = end - out >= 16;

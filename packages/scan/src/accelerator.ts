@@ -4,7 +4,7 @@
 export { segmentBytes } from './builder.ts';
 export { checkKernel } from './choose.ts';
 export { checkComparable } from './kernel.ts';
-export { layoutOf, responseHead } from './native/native.ts';
+export { checkedHead, layoutOf } from './native/native.ts';
 export type { Deliver, NativeLayout, ScanRef } from './native/native-addon.ts';
 export { batchesFrom, cutFile, NativeRun, resultsOf, type Steering } from './native/native-run.ts';
 export { damagedPart } from './reference.ts';

@@ -75,21 +75,28 @@ function layRows(part: Uint32Array, runs: readonly PanelRun[], { block, maskRows
   }
 }
 
+/** Lays all rows of a slot group of these blocks into a part that holds no others. */
+function layerOf(stage: readonly BlockMatrix[]): (part: Uint32Array, group: number) => void {
+  const { parameters, width } = stage[0].block;
+  const rows = rowsOf(parameters, width);
+  const runs = stage.map((_, i) => panelRuns(parameters, rows, stage.length, i));
+  return (part, group) => {
+    for (const [i, matrix] of stage.entries()) layRows(part, runs[i], matrix, group);
+  };
+}
+
 /** The bytes of a segment in memory, for blocks that are not in a segment file yet. */
 export function segmentBytes(matrices: readonly BlockMatrix[]): Uint8Array {
   checkCount(matrices.length);
   const blocks = matrices.map((m) => m.block);
   for (const block of blocks) checkAlike(blocks[0], block);
   const sums = new BigUint64Array(partCount(blocks[0].parameters));
-  const { parameters, rows, dataAt, partBytes, fileBytes } = headerOf(blocks, sums);
+  const { dataAt, partBytes, fileBytes } = headerOf(blocks, sums);
   const bytes = new Uint8Array(fileBytes);
-  const runs = blocks.map((_, i) => panelRuns(parameters, rows, blocks.length, i));
+  const lay = layerOf(matrices);
   for (let group = 0; group < sums.length; group++) {
     const at = dataAt + group * partBytes;
-    const part = new Uint32Array(bytes.buffer, at, partBytes / 4);
-    matrices.forEach((matrix, i) => {
-      layRows(part, runs[i], matrix, group);
-    });
+    lay(new Uint32Array(bytes.buffer, at, partBytes / 4), group);
     sums[group] = checksum(bytes.subarray(at, at + partBytes));
   }
   bytes.set(encodeHeader(headerOf(blocks, sums)));
@@ -203,12 +210,12 @@ async function writeSegment(
 /** Writes all blocks of a segment, and zeros in place of the header. */
 async function writeAll(
   file: FileHandle,
-  { parameters, rows, dataAt, partBytes, partChecksums }: SegmentHeader,
+  { dataAt, partBytes, partChecksums }: SegmentHeader,
   stage: readonly BlockMatrix[],
 ): Promise<void> {
   const part = new Uint32Array(partBytes / 4);
   const bytes = new Uint8Array(part.buffer);
-  const runs = stage.map((_, i) => panelRuns(parameters, rows, stage.length, i));
+  const lay = layerOf(stage);
   const page = new Uint8Array(HUGE_PAGE);
   let from = 0;
   let filled = 0;
@@ -227,9 +234,7 @@ async function writeAll(
   };
   await add(new Uint8Array(dataAt));
   for (let group = 0; group < partChecksums.length; group++) {
-    stage.forEach((matrix, i) => {
-      layRows(part, runs[i], matrix, group);
-    });
+    lay(part, group);
     await add(bytes);
   }
   await write();
@@ -252,14 +257,12 @@ async function writeStage(
 ): Promise<void> {
   const { parameters, rows, dataAt, partBytes } = layout;
   const part = new Uint32Array(rowBytes(parameters, rows, stage.length) / 4);
-  const runs = stage.map((_, i) => panelRuns(parameters, rows, stage.length, i));
-  const to = panelRuns(parameters, rows, count, first);
+  const lay = layerOf(stage);
+  const [from, to] = [panelRuns(parameters, rows, stage.length, 0), panelRuns(parameters, rows, count, first)];
   const bytes = new Uint8Array(part.buffer);
   for (let group = 0; group < layout.partChecksums.length; group++) {
-    stage.forEach((matrix, i) => {
-      layRows(part, runs[i], matrix, group);
-    });
-    for (const [i, run] of runs[0].entries()) {
+    lay(part, group);
+    for (const [i, run] of from.entries()) {
       const all = bytes.subarray(run.at, run.at + run.bytes * stage.length);
       await writeFully(file, all, dataAt + group * partBytes + to[i].at);
     }

@@ -24,6 +24,7 @@ export {
   expandedQuery,
   peekAnyResponse,
   peekResponse,
+  responseHead,
   type ScanResponse,
   scanBlock,
 } from './response.ts';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { nttPrimes, reciprocalError } from '@hers/ring';
+import { reciprocalError } from '@hers/ring';
+import { nttPrimes } from '@hers/ring/testing/primes';
 import fc from 'fast-check';
 import { HersError } from './errors.ts';
 import { logModulus, modulusOf, PARAMETER_SETS, PROFILES, parameterSet, primeBits, securityOf } from './parameters.ts';

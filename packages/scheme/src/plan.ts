@@ -12,11 +12,14 @@ import {
   noiseProxy,
   noiseTerms,
 } from './noise.ts';
-import { planOpen } from './open/plan.ts';
+import { type OpenPlan, openModel, openSizes } from './open/plan.ts';
 import { type OptionNames, refuseUnknown } from './options.ts';
 import {
+  levelsOf,
+  logEvaluation,
   logModulus,
   modulusOf,
+  OPEN_SETS,
   type ParameterSet,
   PROFILE_SETS,
   PROFILES,
@@ -51,7 +54,10 @@ const FINEST_STEPS = Math.ceil(1 / Math.sqrt(6) / EXACT_ROUNDING);
  * Norms may exceed their bound by this much, for vectors that were normalised in single precision.
  */
 export const NORM_TOLERANCE = 1e-5;
-/** Canaries of a block; under `small`, where one says less, twice as many. */
+/**
+ * Canaries of a block; under `small`, where one says less, twice as many, and under `open`, whose
+ * tolerance is wider because it holds for every gallery: sixteen miss as little as eight do.
+ */
 const CANARIES = 8;
 /**
  * Records for each checksum canary of `integrity: 'strong'`; under `small`, whose scores have more
@@ -66,9 +72,9 @@ const LOG2_FAILURE = -128;
 /** Switching the response may add this share to the variance that is there. */
 export const SWITCHING_SHARE = 0.12;
 /** log2 of how often a score may wrap around. */
-export const LOG2_WRAP = -66;
+const LOG2_WRAP = -66;
 /** Decryption refuses phases this many deviations beyond the largest score. */
-export const REFUSE_SIGMAS = 8;
+const REFUSE_SIGMAS = 8;
 
 export interface PlanRequest {
   readonly dimension: number;
@@ -203,7 +209,8 @@ export interface Plan {
   readonly security: Security;
 }
 
-interface Bounds {
+/** Of one plan, whose noise is predicted. */
+export interface Bounds {
   /** Bounds on the norms of encoded vectors in units of their scales, and on |score| in units. */
   readonly gallery: number;
   readonly query: number;
@@ -235,6 +242,8 @@ function check(request: PlanRequest): void {
   const { evaluation, name } = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
   if ((evaluation !== undefined) !== (profile === 'open'))
     refuse(`${name} ${evaluation ? 'is for the profile open alone' : 'is no parameter set of the profile open'}`);
+  const most = evaluation ? OPEN_SETS[name].n - appendedTo(metric) : MAX_DIMENSION;
+  if (dimension > most) refuse(`dimension must be a whole number from ${MIN_DIMENSION} to ${most}`);
   if (integrity !== 'standard' && integrity !== 'strong') refuse('integrity must be standard or strong');
   if (integrity === 'standard') return;
   if (profile === 'open') refuse("there are no checksum canaries under open; leave out integrity: 'strong'");
@@ -249,10 +258,10 @@ function check(request: PlanRequest): void {
  */
 export function plan(request: PlanRequest): Plan {
   check(request);
-  if (request.profile === 'open') return planOpen(request);
   const { dimension, metric = 'cosine', profile = 'compact' } = request;
   const parameters = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
-  const security = checkedSecurity(parameters, logModulus(parameters), request);
+  const set = OPEN_SETS[parameters.name];
+  const security = checkedSecurity(parameters, set ? logEvaluation(set) : logModulus(parameters), request);
   const normBound = request.normBound ?? 1;
   const exact = profile === 'exact';
   const base = {
@@ -265,11 +274,11 @@ export function plan(request: PlanRequest): Plan {
       metric === 'euclidean' ? Math.max(normBound, request.queryNormBound ?? 0) : (request.queryNormBound ?? normBound),
     integrity: request.integrity ?? 'standard',
     parameters,
-    width: dimension + (metric === 'euclidean' ? 1 : 0),
+    width: dimension + appendedTo(metric),
     security,
   };
   if (metric === 'euclidean') base.normBound = base.queryNormBound;
-  const canaries = profile === 'small' ? 2 * CANARIES : CANARIES;
+  const canaries = profile === 'small' || profile === 'open' ? 2 * CANARIES : CANARIES;
   const group = profile === 'small' ? CHECKSUM_GROUP_SMALL : CHECKSUM_GROUP;
   const checksumGroup = base.integrity === 'strong' ? group : 0;
   const left = parameters.n - canaries;
@@ -278,25 +287,30 @@ export function plan(request: PlanRequest): Plan {
   // Squared distances are −2 times what is decrypted, in units of the bound squared.
   const slope = (metric === 'euclidean' ? 2 : 1) * base.normBound * base.queryNormBound;
   const rounding = exact ? exactRounding(base, chosen.steps) : noise.rounding * slope;
-  return {
+  const bytes = sizes(base, chosen.responseBits, capacity);
+  const made = {
     ...base,
     ...chosen,
-    noise: { ...noise, score: exact ? 0 : noise.total * slope },
+    noise: { ...noise, score: exact ? 0 : (noise.bound ?? noise.total) * slope },
     error: { rounding, total: exact ? rounding : noise.total * slope },
     rows: rowsOf(parameters, base.width),
     canaries,
     checksumGroup,
     capacity,
-    bytes: sizes(base, chosen.responseBits, capacity),
+    bytes,
   };
+  if (!set) return made;
+  const open = openSizes(set, base.width, chosen.responseBits, capacity);
+  return { ...made, levels: levelsOf(set, base.width), bytes: { ...bytes, ...open } } as OpenPlan;
+}
+
+/** Coordinates that are appended to vectors. */
+function appendedTo(metric: Metric): number {
+  return metric === 'euclidean' ? 1 : 0;
 }
 
 /** Refuses a set that is not secure, unless it says so and the request allows it. */
-export function checkedSecurity(
-  { n, name, insecure }: ParameterSet,
-  logQ: number,
-  { allowInsecure }: PlanRequest,
-): Security {
+function checkedSecurity({ n, name, insecure }: ParameterSet, logQ: number, { allowInsecure }: PlanRequest): Security {
   const security = securityOf(n, logQ);
   if (!security.secure && !(insecure && allowInsecure === true))
     throw new HersError(
@@ -336,51 +350,79 @@ export function slotsFor({ canaries, checksumGroup: group }: Plan, records: numb
   return records + canaries + (group === 0 ? 0 : Math.ceil(records / group));
 }
 
-type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'parameters' | 'width'>;
+export type Base = Pick<Plan, 'dimension' | 'metric' | 'profile' | 'parameters' | 'width'>;
 type Chosen = Pick<
   Plan,
   'galleryScale' | 'queryScale' | 'steps' | 'appended' | 'squares' | 'unit' | 'largestPhase' | 'responseBits'
-> & { readonly noise: Omit<Plan['noise'], 'score'> };
+> & { readonly noise: Omit<Plan['noise'], 'score'> & Partial<Pick<OpenPlan['noise'], 'bound'>> };
+
+/** Δ_g, modulo Q·2^wideBits, and Δ_q. */
+export interface Scales {
+  readonly gallery: number;
+  readonly query: number;
+}
+
+type Bits = Plan['responseBits'];
+
+/** How the noise of scores depends on scales and bits: at the bounds, for a full block. */
+export interface NoiseModel {
+  /** Terms A and B are alike where gallery·a = query·b, in units of their scales. */
+  readonly a: number;
+  readonly b: number;
+  /** The fewest bits for which switching adds at most its share. */
+  bits(scales: Scales): Bits;
+  terms(scales: Scales, bits: Bits): Omit<NoiseTerms, 'F'>;
+  /** A sub-Gaussian proxy that holds for every gallery. */
+  proxy(scales: Scales, bits: Bits): number;
+}
 
 /** Noise at the bounds: a full block of vectors of the largest norm. */
 function atBounds(
   base: Base,
   bounds: Bounds,
-  gallery: number,
-  query: number,
+  scales: Scales,
   roundingShare: number,
 ): Omit<NoiseInput, 'bits0' | 'bits1'> {
   const { parameters, width } = base;
-  const querySquares = (query * bounds.query) ** 2;
-  const gallerySquares = parameters.n * (gallery * bounds.gallery) ** 2;
+  const querySquares = (scales.query * bounds.query) ** 2;
+  const gallerySquares = parameters.n * (scales.gallery * bounds.gallery) ** 2;
   // A coordinate of the gallery is rounded modulo Q·m, one of the query modulo Q.
   const rounding =
     ((roundingShare / 12) * (querySquares + gallerySquares / parameters.n)) / wideFactor(parameters) ** 2;
   return { parameters, width, gallerySquares, querySquares, rounding };
 }
 
-/**
- * The split of Δ_g·Δ_q = product for which terms A and B are equal, which makes their sum least.
- */
-function split(base: Base, bounds: Bounds, product: number, roundingShare: number): { gallery: number; query: number } {
+function modelOf(base: Base, bounds: Bounds, roundingShare: number): NoiseModel {
   const { parameters } = base;
   const m = wideFactor(parameters);
-  const a = Math.sqrt(parameters.n) * bounds.gallery;
   const body = bodyVariance(parameters) / ERROR_VARIANCE;
-  const b = Math.sqrt(body + roundingShare / (12 * ERROR_VARIANCE * m ** 2)) * bounds.query;
-  const multiple = bounds.multiple * (roundingShare === 0 ? m : 1);
+  const input = (scales: Scales, { c0: bits0, c1: bits1 }: Bits) => ({
+    ...atBounds(base, bounds, scales, roundingShare),
+    bits0,
+    bits1,
+  });
+  return {
+    a: Math.sqrt(parameters.n) * bounds.gallery,
+    b: Math.sqrt(body + roundingShare / (12 * ERROR_VARIANCE * m ** 2)) * bounds.query,
+    bits: (scales) => noisyBits(atBounds(base, bounds, scales, roundingShare)),
+    terms: (scales, bits) => noiseTerms(input(scales, bits)),
+    proxy: (scales, bits) => noiseProxy(input(scales, bits)),
+  };
+}
+
+/**
+ * The split of Δ_g·Δ_q = product for which terms A and B are equal, which makes their sum least.
+ * Δ_g is a multiple of `multiple`.
+ */
+function split({ a, b }: NoiseModel, m: number, product: number, multiple: number): Scales {
   const gallery = Math.max(1, Math.floor((m * Math.sqrt((product * b) / a)) / multiple)) * multiple;
   return { gallery, query: Math.max(1, Math.floor((product * m) / gallery)) };
 }
 
-/** What is left free beyond the largest phase, so that noise does not wrap around. */
-function roomFor(input: NoiseInput): number {
-  return Math.sqrt(2 * noiseProxy(input) * (1 - LOG2_WRAP) * Math.LN2);
-}
-
-/** `compact` and `small`: scores with an error. */
+/** `compact`, `small` and `open`: scores with an error. */
 function planNoisy(base: Base): Chosen {
-  const half = modulusOf(base.parameters) / 2;
+  const { parameters, profile } = base;
+  const half = modulusOf(parameters) / 2;
   const euclidean = base.metric === 'euclidean';
   // p' = (p, 1 − ‖p‖²) has norm at most 1, q' = (q, ½) at most √1.25, and their product stays
   // within ±1 (README.md §5).
@@ -392,34 +434,35 @@ function planNoisy(base: Base): Chosen {
     unit: 1,
     multiple: 1,
   };
+  const model = profile === 'open' ? openModel(base, bounds) : modelOf(base, bounds, 1);
   const halfWidth = Math.sqrt(base.width) / 2;
-  const m = wideFactor(base.parameters);
-  const worst = (g: number, q: number) => (halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4) / m;
+  const m = wideFactor(parameters);
+  const worst = ({ gallery: g, query: q }: Scales) =>
+    (halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4) / m;
+  /** What is left free beyond the largest phase, so that noise does not wrap around. */
+  const roomFor = (scales: Scales, bits: Bits) => Math.sqrt(2 * model.proxy(scales, bits) * (1 - LOG2_WRAP) * Math.LN2);
   // The room for noise depends on the scales and they on it: a few rounds settle.
-  let product = half;
-  let { gallery, query } = split(base, bounds, product, 1);
-  let bits = { c0: 0, c1: 0 };
+  let scales = split(model, m, half, 1);
+  let bits = model.bits(scales);
   for (let round = 0; round < 8; round++) {
-    const input = atBounds(base, bounds, gallery, query, 1);
-    bits = noisyBits(input);
-    const room = roomFor({ ...input, bits0: bits.c0, bits1: bits.c1 });
-    product = (half - worst(gallery, query) - room) / bounds.score;
-    ({ gallery, query } = split(base, bounds, product, 1));
+    scales = split(model, m, (half - worst(scales) - roomFor(scales, bits)) / bounds.score, 1);
+    bits = model.bits(scales);
   }
-  const input = { ...atBounds(base, bounds, gallery, query, 1), bits0: bits.c0, bits1: bits.c1 };
-  const terms = noiseTerms(input);
-  const unit = (gallery * query) / m;
-  const sigma = Math.sqrt(terms.total);
-  const edge = unit * bounds.score + worst(gallery, query);
-  if (edge + roomFor(input) > half * (1 + 1e-3)) {
+  const terms = model.terms(scales, bits);
+  const proxy = model.proxy(scales, bits);
+  const unit = (scales.gallery * scales.query) / m;
+  // The result secret of open queries lives long, so what holds for every gallery counts.
+  const sigma = Math.sqrt(profile === 'open' ? proxy : terms.total);
+  const edge = unit * bounds.score + worst(scales);
+  if (edge + roomFor(scales, bits) > half * (1 + 1e-3)) {
     throw new HersError(
       'UNSUPPORTED_PLAN',
-      `${base.profile} has no room for ${base.dimension} dimensions; use compact or exact`,
+      `${profile} has no room for ${base.dimension} dimensions; use compact or exact`,
     );
   }
   return {
-    galleryScale: gallery,
-    queryScale: query,
+    galleryScale: scales.gallery,
+    queryScale: scales.query,
     steps: 0,
     appended: 0,
     squares: 0,
@@ -428,8 +471,9 @@ function planNoisy(base: Base): Chosen {
     responseBits: bits,
     noise: {
       ...deviations(terms, unit),
-      worstRounding: worst(gallery, query) / unit,
-      log2Failure: log2Failure(noiseProxy(input), half - edge),
+      ...(profile === 'open' ? { bound: sigma / unit } : {}),
+      worstRounding: worst(scales) / unit,
+      log2Failure: log2Failure(proxy, half - edge),
     },
   };
 }
@@ -437,26 +481,24 @@ function planNoisy(base: Base): Chosen {
 /**
  * The fewest bits in all for which switching adds at most its share; among equals the least noise.
  */
-function noisyBits(input: Omit<NoiseInput, 'bits0' | 'bits1'>): { c0: number; c1: number } {
-  return fewestBits(input.parameters, (bits0, bits1) => {
+function noisyBits(input: Omit<NoiseInput, 'bits0' | 'bits1'>): Bits {
+  return fewestBits(input.parameters, ({ c0: bits0, c1: bits1 }) => {
     const terms = noiseTerms({ ...input, bits0, bits1 });
     return terms.E <= SWITCHING_SHARE * (terms.total - terms.E) ? terms.E : undefined;
   });
 }
 
-function fewestBits(
-  parameters: ParameterSet,
-  cost: (bits0: number, bits1: number) => number | undefined,
-): { c0: number; c1: number } {
+function fewestBits(parameters: ParameterSet, costOf: (bits: Bits) => number | undefined): Bits {
   // The exact product of s and c1 (Ring.phase) carries at most this many bits.
   const most = Math.min(32, 2 * (primeBits(parameters) - 1 - Math.log2(parameters.n)));
   for (let total = 2; total <= 2 * most; total++) {
-    let best: { c0: number; c1: number; cost: number } | undefined;
+    let best: { bits: Bits; cost: number } | undefined;
     for (let c1 = Math.ceil(total / 2); c1 <= Math.min(most, total - 1); c1++) {
-      const value = cost(total - c1, c1);
-      if (value !== undefined && (!best || value < best.cost)) best = { c0: total - c1, c1, cost: value };
+      const bits = { c0: total - c1, c1 };
+      const cost = costOf(bits);
+      if (cost !== undefined && (!best || cost < best.cost)) best = { bits, cost };
     }
-    if (best) return { c0: best.c0, c1: best.c1 };
+    if (best) return best.bits;
   }
   return { c0: most, c1: most };
 }
@@ -488,37 +530,37 @@ function planSteps(base: Base, steps: number): Chosen {
     unit: euclidean ? 0.5 : 1,
     multiple: euclidean ? appended : 1,
   };
-  const { gallery, query } = split(base, bounds, half / (bounds.unit * (bounds.score + 0.5)), 0);
-  const unit = (gallery * query * bounds.unit) / wideFactor(base.parameters);
-  const input = atBounds(base, bounds, gallery, query, 0);
-  const failure = (bits0: number, bits1: number) => log2Failure(noiseProxy({ ...input, bits0, bits1 }), unit / 2);
-  const bits = fewestBits(base.parameters, (bits0, bits1) => {
-    const log2 = failure(bits0, bits1);
+  const m = wideFactor(base.parameters);
+  const model = modelOf(base, bounds, 0);
+  const scales = split(model, m, half / (bounds.unit * (bounds.score + 0.5)), bounds.multiple * m);
+  const unit = (scales.gallery * scales.query * bounds.unit) / m;
+  const failure = (bits: Bits) => log2Failure(model.proxy(scales, bits), unit / 2);
+  const bits = fewestBits(base.parameters, (bits) => {
+    const log2 = failure(bits);
     return log2 <= LOG2_FAILURE ? log2 : undefined;
   });
-  const log2 = failure(bits.c0, bits.c1);
+  const log2 = failure(bits);
   if (log2 > LOG2_FAILURE) {
     throw new HersError(
       'UNSUPPORTED_PLAN',
       `exact cannot promise right scores at dimension ${base.dimension} with ${base.metric}; use compact`,
     );
   }
-  const terms = noiseTerms({ ...input, bits0: bits.c0, bits1: bits.c1 });
   return {
-    galleryScale: gallery,
-    queryScale: query,
+    galleryScale: scales.gallery,
+    queryScale: scales.query,
     steps,
     appended,
     squares: euclidean ? Math.floor(norm * norm) : 0,
     unit,
     largestPhase: (unit * (bounds.score + 0.5)) / (2 * half),
     responseBits: bits,
-    noise: { ...deviations(terms, unit), worstRounding: 0, log2Failure: log2 },
+    noise: { ...deviations(model.terms(scales, bits), unit), worstRounding: 0, log2Failure: log2 },
   };
 }
 
 /** Standard deviations of these variances, in units of scores. */
-export function deviations(
+function deviations(
   terms: Omit<NoiseTerms, 'F'>,
   unit: number,
 ): Omit<Plan['noise'], 'worstRounding' | 'log2Failure' | 'score'> {

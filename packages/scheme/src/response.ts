@@ -42,6 +42,22 @@ export function encodeResponse(response: ScanResponse): Uint8Array {
   return finishMessage(draft);
 }
 
+/** How every response to a query begins, with zeros for what is the block's. */
+export function responseHead(
+  query: Pick<ScanResponse, 'parameters' | 'keyId' | 'queryId' | 'bits0' | 'bits1'>,
+): Uint8Array {
+  const packed = (bits: number) => new Uint8Array((query.parameters.n * bits) / 8);
+  const { parameters, keyId, queryId, bits0, bits1 } = query;
+  const none = {
+    blockId: new Uint8Array(ID_BYTES),
+    first: 0,
+    count: 0,
+    packed0: packed(bits0),
+    packed1: packed(bits1),
+  };
+  return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, AT.body);
+}
+
 export function decodeResponse(input: Uint8Array): ScanResponse {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'response');
   const parameters = parameterSetById(parameterSetId);

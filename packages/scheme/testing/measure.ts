@@ -2,6 +2,7 @@
 // phases before they are rounded.
 
 import { noiseTerms } from '../src/noise.ts';
+import { type OpenPlan, openTerms } from '../src/open/plan.ts';
 import { wideFactor } from '../src/parameters.ts';
 import type { Plan } from '../src/plan.ts';
 import { decodeQuery } from '../src/query.ts';
@@ -135,5 +136,18 @@ function predictedNoise(plan: Plan, gallery: Vectors, query: ArrayLike<number>):
   const rounding = profile === 'exact' ? 0 : querySquares / 12 / wideFactor(parameters) ** 2;
   const { c0: bits0, c1: bits1 } = responseBits;
   const terms = noiseTerms({ parameters, width, gallerySquares, querySquares, rounding, bits0, bits1 });
+  return Math.sqrt(terms.total) / plan.unit;
+}
+
+/**
+ * The standard deviation of the scores of one block against one open query, where the templates are
+ * not alike: in units of a score of 1 at the norm bounds.
+ */
+export function predictedOpenNoise(plan: OpenPlan, gallery: Vectors, query: ArrayLike<number>): number {
+  const { parameters: set, width, levels, responseBits } = plan;
+  const gallerySquares = encodeVectors(plan, gallery, 'gallery').squares.reduce((sum, x) => sum + x, 0);
+  const querySquares = encodeVectors(plan, [query], 'query').squares[0];
+  const { c0: bits0, c1: bits1 } = responseBits;
+  const terms = openTerms({ set, width, levels, gallerySquares, querySquares, bits0, bits1 });
   return Math.sqrt(terms.total) / plan.unit;
 }

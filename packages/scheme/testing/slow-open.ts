@@ -11,12 +11,12 @@ import {
   packedHead,
   resultOf,
   scannedQuery,
-  unswitched,
 } from '../src/open/pack.ts';
 import { type OpenQuery, queryPair } from '../src/open/query.ts';
 import { EvaluationRing, P1, P2, type Pair, Q, type Residues } from '../src/open/ring.ts';
 import { LAST_LEVELS, lastExponent, levelsOf, ringOf, stepExponent } from '../src/parameters.ts';
 import { encodeResponse, scanBlock } from '../src/response.ts';
+import { lift, shiftDown, switchDown, unswitched } from './slow-ring.ts';
 
 export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRows {
   checkExpandable(keys, query);
@@ -39,7 +39,7 @@ export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRow
       const x = keySwitch(ring, node, plain, 1);
       const y = keySwitch(ring, node, turned, stepExponent(n, k));
       even.push(down(ring, sum(ring, x, y)));
-      if (!isTrace) odd.push(map(down(ring, difference(ring, x, y)), (l, a) => ring.shiftDown(l, a, 2 ** k)));
+      if (!isTrace) odd.push(map(down(ring, difference(ring, x, y)), (l, a) => shiftDown(ring, l, a, 2 ** k)));
     }
     tree = [...even, ...odd];
   }
@@ -57,7 +57,7 @@ export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRow
     for (const [c, leaf] of leaves(ring, node, keys).entries()) {
       const i = at + c * nodes;
       if (i >= width) continue;
-      const scaled = leaf.map((half) => ring.switchDown(half, wideBits)) as unknown as Pair;
+      const scaled = leaf.map((half) => switchDown(ring, half, wideBits)) as unknown as Pair;
       put(i, scaled);
       const [body, mask] = map(scaled, (l, a) => ring.ntt(l, a));
       keys.masks[Math.floor(i / masks)].forEach(([own, product], k) => {
@@ -77,7 +77,7 @@ export function expandOpenQuery(keys: EvaluationKeys, query: OpenQuery): OpenRow
       const base = bases.findLastIndex((each) => each <= k);
       const factor = 1n << BigInt(digitBits * (k - bases[base]));
       const raised = map(sums[m][base], (l, a) => ring.scale(l, ring.intt(l, a), factor));
-      put(width + m * digits + k, raised.map((half) => ring.switchDown(half, 0)) as unknown as Pair);
+      put(width + m * digits + k, raised.map((half) => switchDown(ring, half, 0)) as unknown as Pair);
     }
   return out;
 }
@@ -101,7 +101,7 @@ const map = (x: Pair, f: (l: number, a: Uint32Array) => Uint32Array): Pair => [
  */
 function keySwitch(ring: EvaluationRing, c: Pair, key: SwitchingKey, exponent: number): Pair {
   const [body, mask] = map(c, (l, a) => ring.automorphism(l, a, exponent));
-  const digits = [Q, P1].map((from) => ring.primes.map((_, l) => ring.ntt(l, ring.lift(from, l, mask[from]))));
+  const digits = [Q, P1].map((from) => ring.primes.map((_, l) => ring.ntt(l, lift(ring, from, l, mask[from]))));
   const half = (which: 0 | 1): Residues =>
     ring.primes.map((_, l) => {
       const [x, y] = digits.map((digit, j) => ring.multiply(l, digit[l], key[j][which][l]));
@@ -116,7 +116,7 @@ function keySwitch(ring: EvaluationRing, c: Pair, key: SwitchingKey, exponent: n
 function down(ring: EvaluationRing, x: Pair): Pair {
   const half = (residues: Residues) =>
     [Q, P1].map((l) => {
-      const rest = ring.subtract(l, residues[l], ring.lift(P2, l, residues[P2]));
+      const rest = ring.subtract(l, residues[l], lift(ring, P2, l, residues[P2]));
       return ring.scale(l, rest, l === Q ? BigInt(ring.constants.inverses[1]) : BigInt(ring.constants.scales[P1]));
     });
   return [half(x[0]), half(x[1])];
@@ -135,7 +135,7 @@ function leaves(ring: EvaluationRing, node: Pair, keys: EvaluationKeys): Pair[] 
       const shift = (2 ** (first + z) * later) % (2 * n);
       const [x, y] = [list[c], list[c | (1 << z)]];
       list[c] = sum(ring, x, y);
-      list[c | (1 << z)] = map(difference(ring, x, y), (l, a) => ring.shiftDown(l, a, shift));
+      list[c | (1 << z)] = map(difference(ring, x, y), (l, a) => shiftDown(ring, l, a, shift));
     }
   return list;
 }
@@ -153,7 +153,7 @@ export function packResults(keys: EvaluationKeys, query: OpenQuery, results: rea
   const q = ring.primes[Q];
   const digits = results.map((result) => {
     const mask = unswitched(result.mask, q);
-    return [ring.ntt(Q, mask), ring.ntt(P2, ring.lift(Q, P2, mask))];
+    return [ring.ntt(Q, mask), ring.ntt(P2, lift(ring, Q, P2, mask))];
   });
   /** Output v, or the mask where v is undefined. */
   const output = (v?: number): Uint32Array => {
@@ -165,7 +165,7 @@ export function packResults(keys: EvaluationKeys, query: OpenQuery, results: rea
       });
       return ring.intt(l, sum);
     });
-    const divided = ring.scale(Q, ring.subtract(Q, high, ring.lift(P2, Q, low)), inverse);
+    const divided = ring.scale(Q, ring.subtract(Q, high, lift(ring, P2, Q, low)), inverse);
     return v === undefined ? divided : ring.add(Q, divided, unswitched(results[v].body, q));
   };
   const plain = ringOf(keys.parameters);

@@ -41,16 +41,12 @@ export function planCompaction(
   mode: CompactionMode,
   partitions: Partitions = new Set(),
 ): StoredBlock[][] {
-  const kinds = new Map<string, StoredBlock[]>();
-  let looseBytes = 0;
-  for (const block of blocks) {
-    if (!block.source.inSegment) looseBytes += block.bytes;
-    const handle = partitions.size > 0 ? block.name.slice(0, 2 * PARTITION_BYTES) : '';
-    const kind = partitions.has(handle) ? `${block.kind} ${handle}` : block.kind;
-    const alike = kinds.get(kind);
-    if (alike) alike.push(block);
-    else kinds.set(kind, [block]);
-  }
+  const all = [...blocks];
+  const looseBytes = all.reduce((sum, { source, bytes }) => sum + (source.inSegment ? 0 : bytes), 0);
+  const kinds = Map.groupBy(all, ({ name, kind }) => {
+    const handle = partitions.size > 0 ? name.slice(0, 2 * PARTITION_BYTES) : '';
+    return partitions.has(handle) ? `${kind} ${handle}` : kind;
+  });
   return [...kinds.values()].flatMap((alike) => planKind(alike, mode, looseBytes >= LOOSE_BYTES));
 }
 
@@ -65,14 +61,8 @@ function planKind(blocks: readonly StoredBlock[], mode: CompactionMode, much: bo
   const whole = waiting.length - (waiting.length % room);
   if (mode === 'busy' && !(much && whole === 0)) return groups(waiting.slice(0, whole), room);
 
-  const segments = new Map<Source, StoredBlock[]>();
-  for (const block of blocks) {
-    const { source } = block;
-    if (!source.inSegment) continue;
-    const own = segments.get(source);
-    if (own) own.push(block);
-    else segments.set(source, [block]);
-  }
+  const kept = blocks.filter(({ source }) => source.inSegment);
+  const segments = Map.groupBy(kept, ({ source }) => source);
   // It holds blocks that were dropped, or, made from a snapshot, those of several partitions.
   const unclean = [...segments].filter(([{ total }, own]) => own.length < total);
   const roomy = [...segments].filter(([, own]) => own.length < room);

@@ -13,10 +13,10 @@ import {
   encodePackedResponse,
   evaluationKeys,
   openPlan,
-  predictedOpenNoise,
 } from '@hers/scheme/open';
 import { encryptBlock, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
+import { predictedOpenNoise } from '@hers/scheme/testing/measure';
 import { scanOpenBlock } from '@hers/scheme/testing/slow-open';
 import { machine } from '@hers/vectors/machine';
 import { identities } from '@hers/vectors/synthetic';

@@ -4,8 +4,9 @@
 import { openSeal, type SealBaseline } from '@hers/paper/engines/seal';
 import { compared, progress, type Report, type Result } from '@hers/paper/lab/report';
 import { type Effort, minimum } from '@hers/paper/lab/timing';
-import { nttPrimes, Ring, ringCode } from '@hers/ring';
+import { Ring, ringCode } from '@hers/ring';
 import { allCode, withNative } from '@hers/ring/testing/code';
+import { nttPrimes } from '@hers/ring/testing/primes';
 import {
   blockMatrix,
   decodeBlock,

@@ -3,7 +3,8 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { checksum, modPow, moduliOf, nttPrimes, Ring } from '@hers/ring';
+import { checksum, modPow, moduliOf, Ring } from '@hers/ring';
+import { nttPrimes } from '@hers/ring/testing/primes';
 import { part } from '../../../../tools/parts.ts';
 import { LANES, PANEL_ROWS, panelRuns, putRows, rowBytes } from '../segment.ts';
 import { largest, mixed, type Residue } from '../specimen.ts';

@@ -5,8 +5,8 @@
 import { open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { moduliOf } from '@hers/ring';
-import { encodeResponse, givenRows, HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
-import { QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
+import { givenRows, HersError, type ParameterSet, type Query, refuseUnknown, responseHead } from '@hers/scheme';
+import { QUERY_MASK } from '@hers/scheme/layout';
 import {
   checkComparable,
   type Kernel,
@@ -210,7 +210,7 @@ export class NativeKernel implements Kernel {
 
   async #copy(query: Query, yieldFirst: boolean, signal?: AbortSignal): Promise<QueryRef> {
     const { rows, bits0, bits1, seed } = query;
-    const head = responseHead(query);
+    const head = checkedHead(query);
     const { first, words } = givenRows(query);
     const ref = this.#addon.createQuery(this.#pool, rows.length + words.length, first, bits0, bits1, seed, head);
     let begun = yieldFirst;
@@ -268,13 +268,10 @@ export function layoutOf({ parameters, rows, blocks, dataAt, partChecksums }: Se
 }
 
 /** The beginning of the responses to a query. The addon fills in the fields of the block. */
-export function responseHead(query: Query): Uint8Array {
-  const { parameters, keyId, queryId, bits0, bits1, seed } = query;
+export function checkedHead(query: Query): Uint8Array {
+  const { bits0, bits1, seed } = query;
   const isBits = (bits: number) => Number.isInteger(bits) && bits >= 1 && bits <= 32;
   if (!(isBits(bits0) && isBits(bits1) && bits0 <= bits1 && seed.length === 32))
     throw new HersError('MALFORMED', 'the fields of this query contradict each other');
-  const packed0 = new Uint8Array((parameters.n * bits0) / 8);
-  const packed1 = new Uint8Array((parameters.n * bits1) / 8);
-  const none = { blockId: new Uint8Array(16), first: 0, count: 0, packed0, packed1 };
-  return encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none }).slice(0, RESPONSE_LAYOUT.body);
+  return responseHead(query);
 }

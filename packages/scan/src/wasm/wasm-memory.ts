@@ -13,7 +13,7 @@
 
 import { type Modulus, moduliOf } from '@hers/ring';
 import type { ParameterSet } from '@hers/scheme';
-import type { WasmExports } from './wasm-module.ts';
+import type { KernelExports } from '../../build/kernel.ts';
 
 const PAGE = 65536;
 /** tools/build.ts gives the compiler the same maximum. */
@@ -125,7 +125,7 @@ export function foldsEvery16(p: number): boolean {
 }
 
 /** Places the tables of a parameter set. */
-export function placeTables(memory: WasmMemory, wasm: WasmExports, { n, primes }: ParameterSet): WasmModulus[] {
+export function placeTables(memory: WasmMemory, wasm: KernelExports, { n, primes }: ParameterSet): WasmModulus[] {
   return moduliOf(n, primes).map(({ roots, inverses, ...modulus }) => {
     const { p } = modulus;
     if (!foldsEvery16(p)) throw new RangeError(`the sums of the WebAssembly kernel would overflow with the prime ${p}`);

@@ -6,7 +6,8 @@
 // a scan can be asked to give up its slices; it then prepares its queries again later. So scans
 // with slow consumers never keep memory from those that could run.
 
-import { encodeResponse, givenRows, HersError, polyWords, type Query } from '@hers/scheme';
+import { givenRows, HersError, polyWords, type Query, responseHead } from '@hers/scheme';
+import { CHECKSUM_BYTES, RESPONSE_LAYOUT } from '@hers/scheme/layout';
 import type { ScanResult, SegmentHandle } from '../kernel.ts';
 import { damagedPart } from '../reference.ts';
 import type { Crew, StageListener, StageOrder } from './wasm-crew.ts';
@@ -94,7 +95,7 @@ export class Scan {
 
   #passFrom(first: number): StageQuery[] {
     this.#firstQuery = first;
-    return this.#queries.slice(first, first + this.#perPass).map(responseHead);
+    return this.#queries.slice(first, first + this.#perPass).map(stageQuery);
   }
 
   /** Whether it uses any thread or its memory. */
@@ -262,16 +263,11 @@ function givenOf(query: Query, first: number, count: number, words: number): Ret
   return first + count > query.width ? givenRows(query) : { first, words: new Uint32Array() };
 }
 
-/** The part of a response that does not depend on the block. */
-function responseHead(query: Query): StageQuery {
-  const { parameters, keyId, queryId, bits0, bits1 } = query;
+/** What the responses to a query have in common. */
+function stageQuery(query: Query): StageQuery {
+  const { parameters, bits0, bits1 } = query;
   if (!(bits0 >= 1 && bits0 <= bits1 && bits1 <= 32))
     throw new HersError('MALFORMED', `a response cannot have ${bits0} and ${bits1} bits`);
-  const packed0 = new Uint8Array((parameters.n * bits0) / 8);
-  const packed1 = new Uint8Array((parameters.n * bits1) / 8);
-  const blockId = new Uint8Array(16);
-  const none = { blockId, first: 0, count: 0, packed0, packed1 };
-  const message = encodeResponse({ parameters, keyId, queryId, bits0, bits1, ...none });
-  const bytes = message.length;
-  return { head: message.slice(0, bytes - packed0.length - packed1.length - 8), bytes, bits0, bits1 };
+  const bytes = RESPONSE_LAYOUT.body + (parameters.n * (bits0 + bits1)) / 8 + CHECKSUM_BYTES;
+  return { head: responseHead(query), bytes, bits0, bits1 };
 }

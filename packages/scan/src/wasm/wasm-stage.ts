@@ -29,13 +29,7 @@ export interface WasmTimes {
   /** Inverse transforms, switching, packing, framing. */
   readonly finish: number;
 }
-export const TIMES: ['prepare', 'read', 'verify', 'multiply', 'finish'] = [
-  'prepare',
-  'read',
-  'verify',
-  'multiply',
-  'finish',
-] as const satisfies (keyof WasmTimes)[];
+export const TIMES = ['prepare', 'read', 'verify', 'multiply', 'finish'] as const;
 
 export interface ThreadData {
   readonly module: WebAssembly.Module;

@@ -4,7 +4,8 @@
 import { readSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { CHECKSUM_BYTES, QUERY_MASK, RESPONSE_LAYOUT } from '@hers/scheme/layout';
-import { instantiate, type WasmExports } from './wasm-module.ts';
+import type { KernelExports } from '../../build/kernel.ts';
+import { instantiate } from './wasm-module.ts';
 import {
   Counters,
   type FromThread,
@@ -46,7 +47,7 @@ class Damaged extends Error {
 }
 
 class Thread {
-  readonly #wasm: WasmExports;
+  readonly #wasm: KernelExports;
   readonly #area: number;
   readonly #window: number;
   readonly #bytes: Uint8Array; // the window's

@@ -6,6 +6,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { bitLength } from '@hers/ring';
 import { HersError, type ParameterSet, type Query, refuseUnknown } from '@hers/scheme';
+import type { KernelExports } from '../../build/kernel.ts';
 import {
   checkComparable,
   type Kernel,
@@ -17,7 +18,7 @@ import {
 import { decodeHeader, isPacked, panelRuns, readHeader, type SegmentHeader } from '../segment.ts';
 import { Crew } from './wasm-crew.ts';
 import { MAXIMUM_BYTES, placeTables, WasmMemory } from './wasm-memory.ts';
-import { compileModule, instantiate, type WasmExports } from './wasm-module.ts';
+import { compileModule, instantiate } from './wasm-module.ts';
 import { Scan } from './wasm-scan.ts';
 import { AREA_BYTES, type StageRing, type WasmTimes } from './wasm-stage.ts';
 
@@ -47,7 +48,7 @@ interface Loaded {
 export class WasmKernel implements Kernel {
   readonly name = 'wasm';
   readonly #memory: WasmMemory;
-  readonly #wasm: WasmExports;
+  readonly #wasm: KernelExports;
   readonly #rings = new Map<number, StageRing>();
   readonly #loaded = new Map<SegmentHandle, Loaded>();
   /** Scans that may need another stage, in the order of their turns. */
@@ -58,7 +59,7 @@ export class WasmKernel implements Kernel {
   #out: Error | undefined;
   #closing: Promise<void> | undefined;
 
-  private constructor(memory: WasmMemory, wasm: WasmExports) {
+  private constructor(memory: WasmMemory, wasm: KernelExports) {
     this.#memory = memory;
     this.#wasm = wasm;
   }

@@ -5,7 +5,7 @@ import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, EVALUATION_MASK, FIELD_BYTES, HEAD_BYTES } from '../layout.ts';
 import { LAST_LEVELS, levelsOf, type OpenSet, openSetById } from '../parameters.ts';
 import { finishMessage, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
-import { bitBytes, EvaluationRing, P2, type Pair, packResidues, Q, type Residues, unpackResidues } from './ring.ts';
+import { EvaluationRing, P2, type Pair, putResidues, Q, type Residues, residuesBytes, takeResidues } from './ring.ts';
 
 /**
  * A key that switches to another secret: a pair for the digit modulo q and one for that modulo p1.
@@ -53,10 +53,10 @@ export function samplesOf(parameters: OpenSet, width: number, part: Part, first:
   return { masks: count * bases.length * 2, bodies: 1, primes: ALL };
 }
 
-/** Bytes of a body modulo each of these primes, and of all together. */
-function lengthsOf(ring: EvaluationRing, primes: readonly number[]): { lengths: number[]; all: number } {
-  const lengths = primes.map((l) => bitBytes(ring.primes[l], ring.n));
-  return { lengths, all: lengths.reduce((sum, length) => sum + length, 0) };
+/** The primes of the bodies of a piece, and the bytes of a body. */
+function bodyOf({ primes: places }: Samples, { primes: all, n }: EvaluationRing) {
+  const primes = places.map((l) => all[l]);
+  return { primes, bytes: residuesBytes(primes, n) };
 }
 
 /** Bytes of all pieces, with those of one device. */
@@ -64,8 +64,8 @@ export function evaluationBytes(parameters: OpenSet, width: number): number {
   const ring = EvaluationRing.of(parameters);
   const frame = HEAD_BYTES + FIELD_BYTES['key for evaluation'] + CHECKSUM_BYTES;
   const piece = (part: Part, first = 0) => {
-    const { masks, bodies, primes } = samplesOf(parameters, width, part, first);
-    return frame + masks * bodies * lengthsOf(ring, primes).all;
+    const samples = samplesOf(parameters, width, part, first);
+    return frame + samples.masks * samples.bodies * bodyOf(samples, ring).bytes;
   };
   let bytes = piece('chain') + piece('device') + piece('packing');
   const { secrets } = levelsOf(parameters, width);
@@ -86,11 +86,9 @@ const AT = { generation: 32, width: 36, part: 40, first: 44, seed: 48, body: 48 
 
 export function encodeEvaluation(piece: EvaluationPiece): Uint8Array {
   const { parameters, keyId, width, part, first } = piece;
-  const ring = EvaluationRing.of(parameters);
-  const { primes } = samplesOf(parameters, width, part, first);
-  const { lengths, all } = lengthsOf(ring, primes);
+  const { primes, bytes: each } = bodyOf(samplesOf(parameters, width, part, first), EvaluationRing.of(parameters));
   const head = { kind: 'key for evaluation', parameterSetId: parameters.id, keyId } as const;
-  const draft = startMessage(head, piece.bodies.length * all);
+  const draft = startMessage(head, piece.bodies.length * each);
   const { bytes, view } = draft;
   view.setUint32(AT.generation, piece.generation, true);
   view.setUint32(AT.width, width, true);
@@ -98,18 +96,13 @@ export function encodeEvaluation(piece: EvaluationPiece): Uint8Array {
   view.setUint32(AT.first, first, true);
   bytes.set(piece.seed, AT.seed);
   let at = AT.body;
-  for (const body of piece.bodies)
-    body.forEach((residues, i) => {
-      packResidues(bytes.subarray(at, at + lengths[i]), residues, ring.primes[primes[i]]);
-      at += lengths[i];
-    });
+  for (const body of piece.bodies) at = putResidues(bytes, at, body, primes);
   return finishMessage(draft);
 }
 
 export function decodeEvaluation(input: Uint8Array): EvaluationPiece {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'key for evaluation');
   const parameters = openSetById(parameterSetId);
-  const ring = EvaluationRing.of(parameters);
   const contradiction = () => new HersError('MALFORMED', 'the fields of these evaluation keys contradict each other');
   const generation = view.getUint32(AT.generation, true);
   const width = view.getUint32(AT.width, true);
@@ -121,15 +114,12 @@ export function decodeEvaluation(input: Uint8Array): EvaluationPiece {
   const isPlace =
     part === 'device' || (part === 'masks' ? first % SECRETS_A_PIECE === 0 && first < secrets : first === 0);
   if (!isPlace) throw contradiction();
-  const { masks, bodies: each, primes } = samplesOf(parameters, width, part, first);
-  const { lengths, all } = lengthsOf(ring, primes);
-  if (bodyBytes !== masks * each * all) throw contradiction();
-  let at = bodyAt;
-  const bodies = Array.from({ length: masks * each }, () =>
-    primes.map((l, i) => {
-      at += lengths[i];
-      return unpackResidues(bytes.subarray(at - lengths[i], at), parameters.n, ring.primes[l], 'evaluation keys');
-    }),
+  const samples = samplesOf(parameters, width, part, first);
+  const length = samples.masks * samples.bodies;
+  const { primes, bytes: each } = bodyOf(samples, EvaluationRing.of(parameters));
+  if (bodyBytes !== length * each) throw contradiction();
+  const bodies = Array.from({ length }, (_, i) =>
+    takeResidues(bytes, bodyAt + i * each, parameters.n, primes, 'evaluation keys'),
   );
   const seed = bytes.slice(AT.seed, AT.seed + SEED_BYTES);
   return { parameters, keyId, generation, width, part, first, seed, bodies };

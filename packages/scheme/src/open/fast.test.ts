@@ -7,6 +7,7 @@ import { allCode } from '@hers/ring/testing/code';
 import { openCollection, SMALL } from '../../testing/open.ts';
 import { randomVectors } from '../../testing/samples.ts';
 import { expandOpenQuery, packResults } from '../../testing/slow-open.ts';
+import { unswitched } from '../../testing/slow-ring.ts';
 import { OPEN_SETS } from '../parameters.ts';
 import { makeDeviceEvaluationFrom } from '../secret/open/evaluation.ts';
 import {
@@ -17,7 +18,7 @@ import {
   peekDeviceEvaluation,
 } from './evaluation.ts';
 import { Evaluator, expansionShape } from './fast.ts';
-import { type OpenResult, unswitched } from './pack.ts';
+import type { OpenResult } from './pack.ts';
 import type { OpenQuery } from './query.ts';
 import { EvaluationRing, P1, Q } from './ring.ts';
 

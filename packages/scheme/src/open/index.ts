@@ -8,7 +8,7 @@ export {
   resultOf,
   scannedQuery,
 } from './pack.ts';
-export { type OpenPlan, openPlan, predictedOpenNoise } from './plan.ts';
+export { type OpenPlan, openPlan } from './plan.ts';
 export {
   decodeOpenQuery,
   EXPANDED_BYTES,

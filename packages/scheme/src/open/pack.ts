@@ -3,7 +3,7 @@
 //
 // Kernels know nothing of open queries: they are given a query whose masks are not expanded from a
 // seed, and asked for responses of 32 bits. Of a q below 2^30 these tell every coefficient exactly
-// (`unswitched`), so results for packing come out of the ordinary scan.
+// (`unswitched` in testing/slow-ring.ts), so results for packing come out of the ordinary scan.
 
 import type { Block } from '../block.ts';
 import { HersError } from '../errors.ts';
@@ -139,13 +139,4 @@ export function resultOf(response: Uint8Array): OpenResult {
     throw new HersError('MALFORMED', 'this response is not the result of an open query');
   const [body, mask] = [packed0, packed1].map((bytes) => wordsAt(bytes, 0, parameters.n));
   return { block: { blockId, first, count }, body, mask };
-}
-
-/**
- * The residues x modulo q < 2^30 that were switched to y ≈ x·2^32/q: steps of y are four apart, and
- * y is off by at most one and a half, a half by rounding and one by the reciprocal of q.
- */
-export function unswitched(y: Uint32Array, q: number): Uint32Array {
-  // The product, below 2^62, is rounded by less than 2^9: the quotient is off by less than 2^−23.
-  return y.map((word) => Math.round((word * q) / 2 ** EXACT_BITS) % q);
 }

@@ -1,33 +1,18 @@
 // The planner of open queries: scales, bits, noise and its bound for every gallery (README.md §9).
 
-import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, ID_BYTES } from '../layout.ts';
-import { bodyVariance, digitVariances, ERROR_VARIANCE, log2Failure, type NoiseTerms } from '../noise.ts';
+import { bodyVariance, digitVariances, ERROR_VARIANCE, type NoiseTerms } from '../noise.ts';
+import { type Levels, levelsOf, OPEN_SETS, type OpenSet, wideFactor } from '../parameters.ts';
 import {
-  type Levels,
-  levelsOf,
-  logEvaluation,
-  modulusOf,
-  OPEN_SETS,
-  type OpenSet,
-  PROFILE_SETS,
-  rowsOf,
-  wideFactor,
-} from '../parameters.ts';
-import {
-  checkedSecurity,
-  deviations,
-  LOG2_WRAP,
-  MIN_DIMENSION,
-  NORM_TOLERANCE,
+  type Base,
+  type Bounds,
+  type NoiseModel,
   type Plan,
   type PlanRequest,
   plan,
-  REFUSE_SIGMAS,
+  type Scales,
   SWITCHING_SHARE,
 } from '../plan.ts';
-import { encodeVectors, type Vectors } from '../vectors.ts';
-import { BLOCK_OVERHEAD } from '../wire.ts';
 import { evaluationBytes } from './evaluation.ts';
 import { openQueryBytes } from './query.ts';
 
@@ -35,12 +20,6 @@ import { openQueryBytes } from './query.ts';
  * The result secret is drawn again until no |ŝ|² exceeds this many times its mean (README.md §9).
  */
 export const LARGEST_SPECTRUM = 12;
-/**
- * As many a slot as `compact` has. The tolerance is wider here, because it holds for every gallery:
- * sixteen of them miss as little as eight of `compact`.
- */
-const CANARIES = 16;
-
 /** The plan of the profile `open`, whose queries are expanded. */
 export interface OpenPlan extends Plan {
   readonly parameters: OpenSet;
@@ -59,7 +38,7 @@ export interface OpenPlan extends Plan {
 }
 
 /** What the noise depends on, in absolute units. */
-interface Input {
+export interface OpenNoise {
   readonly set: OpenSet;
   readonly width: number;
   readonly levels: Levels;
@@ -108,7 +87,7 @@ function responseVariance({ n, primes: [q], evaluation }: OpenSet, bits0: number
   return packing + (n / 18) * (q / 2 ** bits1) ** 2 + (1 / 12) * (q / 2 ** bits0) ** 2;
 }
 
-function noiseTerms({ set, width, levels, gallerySquares, querySquares, bits0, bits1 }: Input): Terms {
+export function openTerms({ set, width, levels, gallerySquares, querySquares, bits0, bits1 }: OpenNoise): Terms {
   const m = wideFactor(set);
   const body = bodyVariance(set);
   const row = rowVariance(set);
@@ -127,21 +106,21 @@ function noiseTerms({ set, width, levels, gallerySquares, querySquares, bits0, b
  * A sub-Gaussian proxy that holds for every gallery. The result secret lives long, so the errors of
  * rows are weighed by |ŝ|² at the frequencies that a gallery has: at most LARGEST_SPECTRUM times.
  */
-function noiseProxy(input: Input): number {
+function noiseProxy(input: OpenNoise): number {
   const { set, width, levels, gallerySquares, querySquares } = input;
   const body = bodyVariance(set);
   const gallery = Math.sqrt(gallerySquares) / wideFactor(set) + Math.sqrt(2 * body * set.n * width);
   const rows = LARGEST_SPECTRUM * rowVariance(set) * gallery ** 2;
-  const rest = noiseTerms(input);
+  const rest = openTerms(input);
   return rows + body * querySquares + 3 * maskVariance(set, levels) + rest.E + rest.rounding;
 }
 
-function fewestBits(input: Omit<Input, 'bits0' | 'bits1'>): { c0: number; c1: number } {
+function fewestBits(input: Omit<OpenNoise, 'bits0' | 'bits1'>): { c0: number; c1: number } {
   const { responses } = input.set.evaluation;
   let best = { c0: 24, c1: 24, cost: Number.POSITIVE_INFINITY };
   for (let c0 = 2; c0 <= 20; c0++)
     for (let c1 = c0; c1 <= 24; c1++) {
-      const { E, total } = noiseTerms({ ...input, bits0: c0, bits1: c1 });
+      const { E, total } = openTerms({ ...input, bits0: c0, bits1: c1 });
       const cost = c0 + c1 / responses;
       if (E <= SWITCHING_SHARE * (total - E) && cost < best.cost) best = { c0, c1, cost };
     }
@@ -158,117 +137,47 @@ export function openPlan(request: Omit<PlanRequest, 'profile'>): OpenPlan {
   return plan({ ...request, profile: 'open' }) as OpenPlan;
 }
 
-/** What `plan` calls for the profile `open`, with a request that it has checked. */
-export function planOpen(request: PlanRequest): OpenPlan {
-  const { dimension, metric = 'cosine', parameters = PROFILE_SETS.open } = request;
-  const euclidean = metric === 'euclidean';
-  const set = OPEN_SETS[parameters];
-  const most = set.n - (euclidean ? 1 : 0);
-  if (dimension > most)
-    throw new HersError('UNSUPPORTED_PLAN', `dimension must be a whole number from ${MIN_DIMENSION} to ${most}`);
-  const security = checkedSecurity(set, logEvaluation(set), request);
-  const normBound = euclidean
-    ? Math.max(request.normBound ?? 1, request.queryNormBound ?? 0)
-    : (request.normBound ?? 1);
-  const queryNormBound = euclidean ? normBound : (request.queryNormBound ?? normBound);
-  const width = dimension + (euclidean ? 1 : 0);
+/** What `plan` predicts the noise of open queries by. */
+export function openModel({ parameters, width }: Base, bounds: Bounds): NoiseModel {
+  const set = OPEN_SETS[parameters.name];
   const levels = levelsOf(set, width);
-
-  const { n } = set;
-  const m = wideFactor(set);
-  const half = modulusOf(set) / 2;
-  const tolerated = 1 + (euclidean ? 3 : 1) * NORM_TOLERANCE;
-  const longest = { gallery: tolerated, query: tolerated * (euclidean ? Math.sqrt(1.25) : 1), score: tolerated ** 2 };
-  const a = Math.sqrt(n * rowVariance(set)) * longest.gallery;
-  const b = Math.sqrt(bodyVariance(set) + 1 / (12 * m ** 2)) * longest.query;
-  /** The split for which terms A and B are equal, so that their sum is least. */
-  const split = (product: number) => {
-    const gallery = Math.max(1, Math.floor(m * Math.sqrt((product * b) / a)));
-    return { gallery, query: Math.max(1, Math.floor((product * m) / gallery)) };
-  };
-  const worst = (g: number, q: number) =>
-    (Math.sqrt(width) / 2) * ((q * longest.query) / m + (g * longest.gallery) / m) + width / 4 / m;
-  const inputOf = ({ gallery, query }: { gallery: number; query: number }): Input => {
-    const squares = {
-      gallerySquares: n * (gallery * longest.gallery) ** 2,
-      querySquares: (query * longest.query) ** 2,
-    };
-    const bits = fewestBits({ set, width, levels, ...squares });
-    return { set, width, levels, ...squares, bits0: bits.c0, bits1: bits.c1 };
-  };
-  const roomFor = (input: Input) => Math.sqrt(2 * noiseProxy(input) * (1 - LOG2_WRAP) * Math.LN2);
-  // The room for noise depends on the scales and they on it: a few rounds settle.
-  let scales = split(half);
-  for (let round = 0; round < 8; round++)
-    scales = split((half - worst(scales.gallery, scales.query) - roomFor(inputOf(scales))) / longest.score);
-  const input = inputOf(scales);
-  const terms = noiseTerms(input);
-  const unit = (scales.gallery * scales.query) / m;
-  const edge = unit * longest.score + worst(scales.gallery, scales.query);
-  const bound = Math.sqrt(noiseProxy(input));
-  const slope = (euclidean ? 2 : 1) * normBound * queryNormBound;
-  const noise = deviations(terms, unit);
-  const capacity = n - CANARIES;
-  const poly = 4 * n;
-  const rows = rowsOf(set, width);
-  const block = BLOCK_OVERHEAD + width * poly;
-  const sizes = openQueryBytes(set, width);
-  const { responses } = set.evaluation;
-  const frame = (HEAD_BYTES + FIELD_BYTES['packed response'] + CHECKSUM_BYTES) / responses + ID_BYTES + 8;
-  const response = frame + (n * (input.bits0 + input.bits1 / responses)) / 8;
-  return {
-    dimension,
-    metric,
-    profile: 'open',
-    normBound,
-    queryNormBound,
-    integrity: 'standard',
-    parameters: set,
-    levels,
+  const atBounds = ({ gallery, query }: Scales) => ({
+    set,
     width,
-    rows,
-    canaries: CANARIES,
-    checksumGroup: 0,
-    capacity,
-    galleryScale: scales.gallery,
-    queryScale: scales.query,
-    steps: 0,
-    appended: 0,
-    squares: 0,
-    unit,
-    largestPhase: (edge + REFUSE_SIGMAS * bound) / (2 * half),
-    responseBits: { c0: input.bits0, c1: input.bits1 },
-    noise: {
-      ...noise,
-      bound: bound / unit,
-      score: (bound / unit) * slope,
-      worstRounding: worst(scales.gallery, scales.query) / unit,
-      log2Failure: log2Failure(noiseProxy(input), half - edge),
-    },
-    error: { rounding: noise.rounding * slope, total: noise.total * slope },
-    bytes: {
-      perTemplate: (rows * poly) / capacity,
-      perTemplateAndDimension: (rows * poly) / capacity / dimension,
-      block,
-      query: sizes.device,
-      publicQuery: sizes.public,
-      evaluation: evaluationBytes(set, width),
-      response,
-      responsePerScore: response / capacity,
-    },
-    security,
+    levels,
+    gallerySquares: set.n * (gallery * bounds.gallery) ** 2,
+    querySquares: (query * bounds.query) ** 2,
+  });
+  const input = (scales: Scales, { c0: bits0, c1: bits1 }: Plan['responseBits']) => ({
+    ...atBounds(scales),
+    bits0,
+    bits1,
+  });
+  return {
+    a: Math.sqrt(set.n * rowVariance(set)) * bounds.gallery,
+    b: Math.sqrt(bodyVariance(set) + 1 / (12 * wideFactor(set) ** 2)) * bounds.query,
+    bits: (scales) => fewestBits(atBounds(scales)),
+    terms: (scales, bits) => openTerms(input(scales, bits)),
+    proxy: (scales, bits) => noiseProxy(input(scales, bits)),
   };
 }
 
-/**
- * The standard deviation of the scores of one block against one query, where the templates are not
- * alike: in units of a score of 1 at the norm bounds.
- */
-export function predictedOpenNoise(plan: OpenPlan, gallery: Vectors, query: ArrayLike<number>): number {
-  const { parameters: set, width, levels, responseBits } = plan;
-  const gallerySquares = encodeVectors(plan, gallery, 'gallery').squares.reduce((sum, x) => sum + x, 0);
-  const querySquares = encodeVectors(plan, [query], 'query').squares[0];
-  const { c0: bits0, c1: bits1 } = responseBits;
-  const terms = noiseTerms({ set, width, levels, gallerySquares, querySquares, bits0, bits1 });
-  return Math.sqrt(terms.total) / plan.unit;
+/** Sizes that differ from those of other plans, and those that only this one has. */
+export function openSizes(
+  set: OpenSet,
+  width: number,
+  { c0, c1 }: Plan['responseBits'],
+  capacity: number,
+): Pick<OpenPlan['bytes'], 'query' | 'publicQuery' | 'evaluation' | 'response' | 'responsePerScore'> {
+  const query = openQueryBytes(set, width);
+  const { responses } = set.evaluation;
+  const frame = (HEAD_BYTES + FIELD_BYTES['packed response'] + CHECKSUM_BYTES) / responses + ID_BYTES + 8;
+  const response = frame + (set.n * (c0 + c1 / responses)) / 8;
+  return {
+    query: query.device,
+    publicQuery: query.public,
+    evaluation: evaluationBytes(set, width),
+    response,
+    responsePerScore: response / capacity,
+  };
 }

@@ -6,7 +6,7 @@ import { HersError } from '../errors.ts';
 import { CHECKSUM_BYTES, FIELD_BYTES, HEAD_BYTES, OPEN_QUERY_MASK, PUBLIC_KEY_MASK } from '../layout.ts';
 import { levelsOf, OPEN_SETS, type OpenSet, openSetById, rowsOf } from '../parameters.ts';
 import { finishMessage, ID_BYTES, isKind, openMessage, SEED_BYTES, startMessage } from '../wire.ts';
-import { bitBytes, EvaluationRing, P1, type Pair, packResidues, Q, type Residues, unpackResidues } from './ring.ts';
+import { EvaluationRing, P1, type Pair, putResidues, Q, type Residues, residuesBytes, takeResidues } from './ring.ts';
 
 export interface OpenQuery {
   readonly parameters: OpenSet;
@@ -33,6 +33,8 @@ const MASK_SEED = 0;
 const MASK_RESIDUES = 1;
 
 const MODULI = [Q, P1];
+const primesOf = (parameters: OpenSet) => MODULI.map((l) => EvaluationRing.of(parameters).primes[l]);
+
 const AT = { queryId: 32, width: 48, mask: 52, bits0: 53, bits1: 54, scale: 56, device: 64, generation: 68, body: 72 };
 
 /** Bytes of a query with a seed, and with a whole mask. */
@@ -40,15 +42,14 @@ export function openQueryBytes(
   parameters: OpenSet,
   width: number,
 ): { readonly device: number; readonly public: number } {
-  const { primes } = EvaluationRing.of(parameters);
   const frame = HEAD_BYTES + FIELD_BYTES['short query'] + CHECKSUM_BYTES;
-  const sum = (count: number) => MODULI.reduce((bytes, l) => bytes + bitBytes(primes[l], count), 0);
+  const sum = (count: number) => residuesBytes(primesOf(parameters), count);
   return { device: frame + SEED_BYTES + sum(width), public: frame + sum(parameters.n) + sum(width) };
 }
 
 export function encodeOpenQuery(query: OpenQuery): Uint8Array {
   const { parameters, width, mask } = query;
-  const { primes } = EvaluationRing.of(parameters);
+  const primes = primesOf(parameters);
   const sizes = openQueryBytes(parameters, width);
   const length = 'seed' in mask ? sizes.device : sizes.public;
   const draft = startMessage(
@@ -64,18 +65,9 @@ export function encodeOpenQuery(query: OpenQuery): Uint8Array {
   view.setFloat64(AT.scale, query.galleryScale, true);
   view.setUint32(AT.device, query.device, true);
   view.setUint32(AT.generation, query.generation, true);
-  let at = AT.body;
-  const put = (residues: Residues) =>
-    residues.forEach((words, l) => {
-      const size = bitBytes(primes[l], words.length);
-      packResidues(bytes.subarray(at, at + size), words, primes[l]);
-      at += size;
-    });
-  if ('seed' in mask) {
-    bytes.set(mask.seed, at);
-    at += SEED_BYTES;
-  } else put(mask.residues);
-  put(query.body);
+  if ('seed' in mask) bytes.set(mask.seed, AT.body);
+  const at = 'seed' in mask ? AT.body + SEED_BYTES : putResidues(bytes, AT.body, mask.residues, primes);
+  putResidues(bytes, at, query.body, primes);
   return finishMessage(draft);
 }
 
@@ -102,9 +94,9 @@ export function decodeOpenQuery(input: Uint8Array): OpenQuery {
   const { bytes, parameterSetId, keyId, view } = openMessage(input, 'short query');
   const parameters = openSetById(parameterSetId);
   const { n } = parameters;
-  const { primes } = EvaluationRing.of(parameters);
   const width = view.getUint32(AT.width, true);
   const maskKind = view.getUint8(AT.mask);
+  const hasSeed = maskKind === MASK_SEED;
   const bits0 = view.getUint8(AT.bits0);
   const bits1 = view.getUint8(AT.bits1);
   const galleryScale = view.getFloat64(AT.scale, true);
@@ -117,19 +109,11 @@ export function decodeOpenQuery(input: Uint8Array): OpenQuery {
     bits0 > bits1 ||
     bits1 > 32 ||
     !(galleryScale >= 1 && Number.isSafeInteger(galleryScale)) ||
-    bytes.length !== openQueryBytes(parameters, width)[maskKind === MASK_SEED ? 'device' : 'public']
+    bytes.length !== openQueryBytes(parameters, width)[hasSeed ? 'device' : 'public']
   ) {
     throw new HersError('MALFORMED', 'the fields of this query contradict each other');
   }
-  let at = AT.body;
-  const take = (count: number) =>
-    MODULI.map((l) => {
-      const size = bitBytes(primes[l], count);
-      at += size;
-      return unpackResidues(bytes.subarray(at - size, at), count, primes[l], 'short query');
-    });
-  const seed = bytes.slice(at, at + SEED_BYTES);
-  if (maskKind === MASK_SEED) at += SEED_BYTES;
+  const take = (at: number, count: number) => takeResidues(bytes, at, count, primesOf(parameters), 'short query');
   return {
     parameters,
     keyId,
@@ -140,8 +124,8 @@ export function decodeOpenQuery(input: Uint8Array): OpenQuery {
     bits1,
     device: view.getUint32(AT.device, true),
     generation: view.getUint32(AT.generation, true),
-    mask: maskKind === MASK_SEED ? { seed } : { residues: take(n) },
-    body: take(width),
+    mask: hasSeed ? { seed: bytes.slice(AT.body, AT.body + SEED_BYTES) } : { residues: take(AT.body, n) },
+    body: take(AT.body + (hasSeed ? SEED_BYTES : residuesBytes(primesOf(parameters), n)), width),
   };
 }
 
@@ -180,14 +164,15 @@ export interface PublicKey {
 const KEY_AT = { generation: 32, zero: 36, seed: 40, body: 40 + SEED_BYTES };
 
 export function encodePublicKey({ parameters, keyId, generation, seed, body }: PublicKey): Uint8Array {
-  const { primes } = EvaluationRing.of(parameters);
-  const sizes = MODULI.map((l) => bitBytes(primes[l], parameters.n));
-  const draft = startMessage({ kind: 'public key', parameterSetId: parameters.id, keyId }, sizes[0] + sizes[1]);
+  const primes = primesOf(parameters);
+  const draft = startMessage(
+    { kind: 'public key', parameterSetId: parameters.id, keyId },
+    residuesBytes(primes, parameters.n),
+  );
   const { bytes, view } = draft;
   view.setUint32(KEY_AT.generation, generation, true);
   bytes.set(seed, KEY_AT.seed);
-  packResidues(bytes.subarray(KEY_AT.body, KEY_AT.body + sizes[0]), body[0], primes[Q]);
-  packResidues(bytes.subarray(KEY_AT.body + sizes[0], KEY_AT.body + sizes[0] + sizes[1]), body[1], primes[P1]);
+  putResidues(bytes, KEY_AT.body, body, primes);
   return finishMessage(draft);
 }
 
@@ -195,15 +180,10 @@ export function decodePublicKey(input: Uint8Array): PublicKey {
   const { bytes, parameterSetId, keyId, view, bodyAt, bodyBytes } = openMessage(input, 'public key');
   const parameters = openSetById(parameterSetId);
   const { n } = parameters;
-  const { primes } = EvaluationRing.of(parameters);
-  const sizes = MODULI.map((l) => bitBytes(primes[l], n));
-  if (view.getUint32(KEY_AT.zero, true) !== 0 || bodyBytes !== sizes[0] + sizes[1])
+  const primes = primesOf(parameters);
+  if (view.getUint32(KEY_AT.zero, true) !== 0 || bodyBytes !== residuesBytes(primes, n))
     throw new HersError('MALFORMED', 'the fields of this public key contradict each other');
-  let at = bodyAt;
-  const body = MODULI.map((l, i) => {
-    at += sizes[i];
-    return unpackResidues(bytes.subarray(at - sizes[i], at), n, primes[l], 'public key');
-  });
+  const body = takeResidues(bytes, bodyAt, n, primes, 'public key');
   const seed = bytes.slice(KEY_AT.seed, KEY_AT.seed + SEED_BYTES);
   return { parameters, keyId, generation: view.getUint32(KEY_AT.generation, true), seed, body };
 }

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { lift, shiftDown, switchDown } from '../../testing/slow-ring.ts';
 import { LAST_LEVELS, lastExponent, levelsOf, logEvaluation, OPEN_SETS, stepExponent } from '../parameters.ts';
 import { EvaluationRing, P1, P2, Q } from './ring.ts';
 
@@ -50,7 +51,7 @@ describe('steps of an expansion', () => {
     fc.assert(
       fc.property(fc.bigInt(0n, whole - 1n), fc.constantFrom(0, 5), (x, t) => {
         const residues = primes.map((p) => new Uint32Array(n).fill(Number(x % BigInt(p))));
-        const out = ring.switchDown(residues, t);
+        const out = switchDown(ring, residues, t);
         const [yq, y1, y2] = out.map((words) => BigInt(words[0]));
         // The integer that all three are residues of, nearest zero.
         const y = [...Array(1)].map(() => {
@@ -95,10 +96,10 @@ describe('steps of an expansion', () => {
         const x = Uint32Array.from(a);
         const power = new Uint32Array(n);
         power[k % n] = k < n ? 1 : primes[P2] - 1;
-        const back = ring.shiftDown(P2, x, k);
+        const back = shiftDown(ring, P2, x, k);
         assert.deepEqual(ring.intt(P2, ring.multiply(P2, ring.ntt(P2, back), ring.ntt(P2, power))), x);
         for (const to of [Q, P1])
-          ring.lift(P2, to, x).forEach((y, j) => {
+          lift(ring, P2, to, x).forEach((y, j) => {
             const centred = x[j] > primes[P2] / 2 ? x[j] - primes[P2] : x[j];
             assert.equal((y - centred) % primes[to], 0);
           });

@@ -1,6 +1,5 @@
-// Polynomials modulo q, p1 and p2, one residue after the other, and the steps that expansion and
-// packing are made of: plain and slow, the oracle of the fast ones (README.md §9). In messages a
-// residue has as many bits as its prime, the lowest bit first, with zeros up to the next byte.
+// Polynomials modulo q, p1 and p2, one residue after the other (README.md §9). In messages a residue
+// has as many bits as its prime, the lowest bit first, with zeros up to the next byte.
 
 import { bitLength, modInverse, type Poly, Ring } from '@hers/ring';
 import { HersError } from '../errors.ts';
@@ -18,10 +17,8 @@ export const Q = 0;
 export const P1 = 1;
 export const P2 = 2;
 
-/** Fixed point of the switch from q·p1·p2: fractions in units of 2^−30. */
-const FRACTION_BITS = 30;
 /** Reciprocals of p1 and p2 are in units of 2^−55, so that they have 31 bits. */
-const RECIPROCAL_BITS = 55;
+export const RECIPROCAL_BITS = 55;
 
 const known = new Map<number, EvaluationRing>();
 
@@ -121,18 +118,6 @@ export class EvaluationRing {
     return this.#with(l, [new Uint32Array(this.n), a], (ring, x, y) => ring.scaleAdd(x, y, by));
   }
 
-  /** Coefficients modulo prime `from`, centred, modulo prime `to`. */
-  lift(from: number, to: number, a: Uint32Array): Uint32Array {
-    const p = this.primes[from];
-    const into = this.primes[to];
-    const out = new Uint32Array(a.length);
-    for (let j = 0; j < out.length; j++) {
-      const centred = (a[j] > p >> 1 ? a[j] - p : a[j]) % into;
-      out[j] = centred < 0 ? centred + into : centred;
-    }
-    return out;
-  }
-
   /** a(x^exponent) in coefficient form; the exponent is odd. */
   automorphism(l: number, a: Uint32Array, exponent: number): Uint32Array {
     const { n } = this;
@@ -146,50 +131,6 @@ export class EvaluationRing {
     return out;
   }
 
-  /** a·x^−k in coefficient form, 0 ≤ k < 2n. */
-  shiftDown(l: number, a: Uint32Array, k: number): Uint32Array {
-    const { n } = this;
-    const p = this.primes[l];
-    const out = new Uint32Array(n);
-    for (let j = 0; j < n; j++) {
-      const at = (j - k + 2 * n) % (2 * n);
-      if (at < n) out[at] = a[j];
-      else out[at - n] = a[j] === 0 ? 0 : p - a[j];
-    }
-    return out;
-  }
-
-  /**
-   * round(x·2^t/(p1·p2)) for x modulo q·p1·p2 in coefficient form: an integer y modulo q·2^t, given
-   * modulo q, and as the centred integer that it is modulo p1 and p2.
-   *
-   * With α1 = x·p2^−1 mod p1, α2 = x·p1^−1 mod p2 and f = α1/p1 + α2/p2 we have
-   * x/(p1·p2) = h + f − κ modulo q for every integer κ, with
-   * h = x·(p1·p2)^−1 − α1·p1^−1 − α2·p2^−1 + κ mod q. κ is the integer next to f, so
-   * y = 2^t·h + round(2^t·(f − κ)). f is a fixed-point number, the same everywhere.
-   */
-  switchDown([xq, x1, x2]: Residues, t: number): Residues {
-    const { primes } = this;
-    const [q, p1, p2] = primes;
-    const [sq, s1, s2] = this.constants.scales;
-    const [i1, i2] = this.constants.inverses;
-    const [r1, r2] = this.constants.reciprocals;
-    const out = primes.map(() => new Uint32Array(this.n));
-    const [one, m] = [2 ** FRACTION_BITS, 2 ** t];
-    for (let j = 0; j < this.n; j++) {
-      const a1 = multiplyModulo(x1[j], s1, p1);
-      const a2 = multiplyModulo(x2[j], s2, p2);
-      const f = fraction(a1, r1) + fraction(a2, r2);
-      const k = Math.floor(f / one + 1 / 2);
-      const rest = Math.floor(((f - k * one) * m) / one + 1 / 2);
-      const spent = multiplyModulo(a1, i1, q) + multiplyModulo(a2, i2, q);
-      const h = (multiplyModulo(xq[j], sq, q) + k + 2 * q - spent) % q;
-      const y = (h > q / 2 ? h - q : h) * m + rest;
-      for (let l = 0; l < 3; l++) out[l][j] = y - Math.floor(y / primes[l]) * primes[l];
-    }
-    return out;
-  }
-
   /** Small signed coefficients as residues; no branch depends on them. */
   embed(l: number, small: Int32Array): Uint32Array {
     const p = this.primes[l];
@@ -199,22 +140,11 @@ export class EvaluationRing {
   }
 }
 
-/** a·b modulo p, all below 2^30, in doubles that hold every step exactly. */
-function multiplyModulo(a: number, b: number, p: number): number {
-  return (((a * (b >>> 15)) % p) * 2 ** 15 + a * (b & 0x7fff)) % p;
-}
-
-/** ⌊a·r/2^25⌋: a/p in units of 2^−30, where r = round(2^55/p). The product has up to 56 bits. */
-function fraction(a: number, r: number): number {
-  const high = a * Math.floor(r / 2 ** 16) + Math.floor((a * (r % 2 ** 16)) / 2 ** 16);
-  return Math.floor(high / 2 ** (RECIPROCAL_BITS - FRACTION_BITS - 16));
-}
-
-export function bitBytes(p: number, count: number): number {
+function bitBytes(p: number, count: number): number {
   return Math.ceil((bitLength(p) * count) / 8);
 }
 
-export function packResidues(out: Uint8Array, residues: Uint32Array, p: number): void {
+function packResidues(out: Uint8Array, residues: Uint32Array, p: number): void {
   const bits = bitLength(p);
   const words = new Uint32Array(Math.ceil(out.length / 4) + 1);
   let at = 0;
@@ -226,8 +156,40 @@ export function packResidues(out: Uint8Array, residues: Uint32Array, p: number):
   out.set(new Uint8Array(words.buffer, 0, out.length));
 }
 
+/** Bytes of `count` residues modulo each of these primes. */
+export function residuesBytes(primes: readonly number[], count: number): number {
+  return primes.reduce((sum, p) => sum + bitBytes(p, count), 0);
+}
+
+/** Puts residues modulo these primes one after the other, from `at` on. Returns where they end. */
+export function putResidues(bytes: Uint8Array, at: number, residues: Residues, primes: readonly number[]): number {
+  let end = at;
+  for (const [i, words] of residues.entries()) {
+    const from = end;
+    end += bitBytes(primes[i], words.length);
+    packResidues(bytes.subarray(from, end), words, primes[i]);
+  }
+  return end;
+}
+
+/** The inverse: `count` residues modulo each of these primes. */
+export function takeResidues(
+  bytes: Uint8Array,
+  at: number,
+  count: number,
+  primes: readonly number[],
+  what: string,
+): Residues {
+  let end = at;
+  return primes.map((p) => {
+    const from = end;
+    end += bitBytes(p, count);
+    return unpackResidues(bytes.subarray(from, end), count, p, what);
+  });
+}
+
 /** Refuses what `packResidues` does not make: residues that are not reduced, bits that are left. */
-export function unpackResidues(bytes: Uint8Array, count: number, p: number, what: string): Uint32Array {
+function unpackResidues(bytes: Uint8Array, count: number, p: number, what: string): Uint32Array {
   const bits = bitLength(p);
   const words = new Uint32Array(Math.ceil(bytes.length / 4) + 1);
   new Uint8Array(words.buffer).set(bytes);

@@ -18,7 +18,7 @@ import { KINDS, type Kind } from '../wire.ts';
 import { decodeEvaluation, encodeEvaluation } from './evaluation.ts';
 import { decodePackedResponse, encodePackedResponse } from './pack.ts';
 import { decodeOpenQuery, decodePublicKey, encodeOpenQuery, encodePublicKey } from './query.ts';
-import { bitBytes, packResidues, unpackResidues } from './ring.ts';
+import { putResidues, residuesBytes, takeResidues } from './ring.ts';
 
 const file = join(import.meta.dirname, '../../testing/open-answers.json');
 const actual: ReturnType<typeof openAnswers> = JSON.parse(JSON.stringify(openAnswers()));
@@ -161,19 +161,19 @@ describe('residues in bits', () => {
     for (const p of [33_553_153, 1_073_738_753, 7681])
       for (const count of [1, 2, 3, 5, 8, 33]) {
         const residues = Uint32Array.from({ length: count }, (_, i) => [p - 1, 0, 1, (i * 7919) % p][i % 4]);
-        const bytes = new Uint8Array(bitBytes(p, count));
-        packResidues(bytes, residues, p);
-        assert.deepEqual(unpackResidues(bytes, count, p, 'test'), residues);
-        packResidues(bytes, residues.with(count - 1, p), p);
+        const bytes = new Uint8Array(residuesBytes([p], count));
+        putResidues(bytes, 0, [residues], [p]);
+        assert.deepEqual(takeResidues(bytes, 0, count, [p], 'test')[0], residues);
+        putResidues(bytes, 0, [residues.with(count - 1, p)], [p]);
         assert.equal(
-          outcome((x) => unpackResidues(x, count, p, 'test'), bytes),
+          outcome((x) => takeResidues(x, 0, count, [p], 'test'), bytes),
           'MALFORMED',
         );
       }
     // 25 bits leave seven of the last byte.
     for (let bit = 1; bit < 8; bit++)
       assert.equal(
-        outcome((x) => unpackResidues(x, 1, 33_553_153, 'test'), Uint8Array.of(1, 0, 0, 1 << bit)),
+        outcome((x) => takeResidues(x, 0, 1, [33_553_153], 'test'), Uint8Array.of(1, 0, 0, 1 << bit)),
         'MALFORMED',
       );
   });

@@ -11,6 +11,6 @@ export {
   makeCanaries,
   shapeOf,
 } from './canaries.ts';
-export { LARGEST_RESIDUAL, responseHead } from './decrypt.ts';
+export { LARGEST_RESIDUAL } from './decrypt.ts';
 export { scoreWeights, WEIGHT_COPIES } from './key.ts';
 export { decodeScoreSums, largestInteger, squareOf } from './score-sums.ts';

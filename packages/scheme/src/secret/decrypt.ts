@@ -4,10 +4,10 @@
 import { ALL_RECORDS, type RankJob, ResultSecret } from '@hers/ring';
 import { checkSameKey } from '../block.ts';
 import { HersError } from '../errors.ts';
-import { ID_BYTES, RESPONSE_LAYOUT } from '../layout.ts';
+import { RESPONSE_LAYOUT } from '../layout.ts';
 import { modulusOf, ringOf } from '../parameters.ts';
 import type { Plan } from '../plan.ts';
-import { decodeResponse, encodeResponse, type ScanResponse } from '../response.ts';
+import { decodeResponse, responseHead, type ScanResponse } from '../response.ts';
 import type { Readout } from '../vectors.ts';
 import { RESPONSE_OVERHEAD, sameBytes } from '../wire.ts';
 import { type CanaryPlace, expectedCanaries } from './canaries.ts';
@@ -51,16 +51,6 @@ export let rawPhase: (secret: QuerySecret, response: Uint8Array) => Float64Array
 
 /** What `rank` takes: RankJob of ring, without what follows from the query. */
 export type ResponsesToRank = Omit<RankJob, 'head' | 'bits0' | 'bits1' | 'factor' | 'offset' | 'largest'>;
-
-/** How every response to a query begins, with zeros for what names its block. */
-export function responseHead({ parameters, responseBits }: Plan, keyId: Uint8Array, queryId: Uint8Array): Uint8Array {
-  const { c0: bits0, c1: bits1 } = responseBits;
-  const packed = (bits: number) => new Uint8Array((parameters.n * bits) / 8);
-  const blockId = new Uint8Array(ID_BYTES);
-  const whole = { parameters, keyId, queryId, blockId, first: 0, count: 1, bits0, bits1 };
-  const bytes = encodeResponse({ ...whole, packed0: packed(bits0), packed1: packed(bits1) });
-  return bytes.slice(0, RESPONSE_LAYOUT.body);
-}
 
 /** Decrypts the responses to one query, and only those. */
 export class QuerySecret {
@@ -152,7 +142,7 @@ export class QuerySecret {
     const { slope, offset } = this.#readout;
     const { c0: bits0, c1: bits1 } = responseBits;
     const factor = (modulusOf(parameters) / 2 ** bits1 / unit) * slope;
-    const head = responseHead(this.#plan, this.#keyId, this.queryId);
+    const head = responseHead({ parameters, keyId: this.#keyId, queryId: this.queryId, bits0, bits1 });
     const largest = largestPhase * 2 ** bits1;
     return ringOf(parameters).rank({ ...job, head, bits0, bits1, factor, offset, largest }, this.#secret);
   }

@@ -97,32 +97,20 @@ function encodePart(part: JournalPart): Buffer {
 }
 
 function partOf(kind: number, ...content: readonly Uint8Array[]): Buffer {
-  const head = Buffer.alloc(PART_HEAD_BYTES);
-  head.writeUInt32LE(kind, 0);
-  head.writeUInt32LE(
-    content.reduce((sum, { length }) => sum + length, 0),
-    4,
-  );
-  return Buffer.concat([head, ...content]);
+  return Buffer.concat([u32(kind, lengthOf(content)), ...content]);
 }
 
-function u32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(value);
+const lengthOf = (content: readonly Uint8Array[]) => content.reduce((sum, { length }) => sum + length, 0);
+
+function u32(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(4 * values.length);
+  for (const [i, value] of values.entries()) bytes.writeUInt32LE(value, 4 * i);
   return bytes;
 }
 
 function encodeEntry({ counter, stamp }: Mark, parts: readonly JournalPart[]): Buffer {
   const content = parts.map(encodePart);
-  const head = Buffer.alloc(HEAD_BYTES);
-  head.writeUInt32LE(ENTRY_MARK, 0);
-  head.writeUInt32LE(
-    content.reduce((sum, { length }) => sum + length, 0),
-    4,
-  );
-  head.writeUInt32LE(counter, 8);
-  head.writeUInt32LE(stamp, 12);
-  const entry = Buffer.concat([head, ...content]);
+  const entry = Buffer.concat([u32(ENTRY_MARK, lengthOf(content), counter, stamp), ...content]);
   const sum = Buffer.alloc(8);
   sum.writeBigUInt64LE(checksum(entry));
   return Buffer.concat([entry, sum]);

@@ -276,20 +276,10 @@ export class Tables {
   }
 
   addBlock(row: BlockRow): void {
-    this.#sql('INSERT INTO blocks_# VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)').run(
-      row.id,
-      row.key_id,
-      row.parameters,
-      row.width,
-      row.gallery_scale,
-      row.first,
-      row.count,
-      row.hash,
-      row.seed,
-      row.bytes,
-      row.file,
-      row.position,
-    );
+    this.#sql(
+      `INSERT INTO blocks_# VALUES
+         (:id, :key_id, :parameters, :width, :gallery_scale, :first, :count, :hash, :seed, :bytes, :file, :position)`,
+    ).run({ ...row });
   }
 
   dropBlock(id: Uint8Array): void {

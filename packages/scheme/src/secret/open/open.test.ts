@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { predictedOpenNoise } from '../../../testing/measure.ts';
 import { openCollection, SMALL } from '../../../testing/open.ts';
 import { normals, randomVectors } from '../../../testing/samples.ts';
 import { expandOpenQuery, packResults, scanOpenBlock } from '../../../testing/slow-open.ts';
@@ -9,7 +10,7 @@ import { decodeBlock, encodeBlock, maskRows } from '../../block.ts';
 import { HersError } from '../../errors.ts';
 import { decodeEvaluation, evaluationKeys } from '../../open/evaluation.ts';
 import { encodePackedResponse } from '../../open/pack.ts';
-import { openPlan, predictedOpenNoise } from '../../open/plan.ts';
+import { openPlan } from '../../open/plan.ts';
 import { encodeOpenQuery } from '../../open/query.ts';
 import { plan as plainPlan } from '../../plan.ts';
 import { plainScores } from '../../vectors.ts';
