@@ -61,7 +61,7 @@ describe('every refusal names the next step', () => {
       'a probe of another length',
       ['search', '[1, 2, 3]', ...tiny],
       EXIT.input,
-      /has 3 coordinates and must have 4; use the model that the gallery was made with/,
+      /has 3 coordinates, and the collection takes 4; use the model that the gallery was made with/,
     ],
     [
       'a file of another dimension',

@@ -319,9 +319,14 @@ describe('data that cannot be used', () => {
     const folder = await prepared.copy();
     await mkdir(join(folder, 'directory'));
     await fails(folder, ['import', 'directory'], EXIT.usage, /directory is a folder; name a file/);
-    await fails(folder, ['search', '[1,2,3]', ...tiny], EXIT.input, /has 3 coordinates and must have 4; use the model/);
+    await fails(
+      folder,
+      ['search', '[1,2,3]', ...tiny],
+      EXIT.input,
+      /has 3 coordinates, and the collection takes 4; use the model/,
+    );
     await fails(folder, ['search', '[1,2,x]', ...tiny], EXIT.input, /not a number/);
-    await fails(folder, ['search', '[1,2,,4]', ...tiny], EXIT.input, /must have 4|not a number/);
+    await fails(folder, ['search', '[1,2,,4]', ...tiny], EXIT.input, /takes 4|not a number/);
   });
 
   test('a snapshot that is none, or was cut off', async () => {

@@ -7,7 +7,7 @@ import { hex } from './bytes.ts';
 import { type Fields, type FieldValue, invalid } from './fields/field.ts';
 import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
+import { type PlainRecord, payloadOf, type StoredRecord, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 import { Candidates } from './search/candidates.ts';
@@ -19,7 +19,6 @@ import {
   fieldsOf,
   inPartitions,
   isChosen,
-  type ListedRecord,
   type Partition,
   partitionsOf,
 } from './search/choice.ts';
@@ -48,16 +47,6 @@ import {
   rotate,
 } from './writing/maintenance.ts';
 import { type UpsertOptions, type UpsertResult, upsert } from './writing/upsert.ts';
-
-/** A record as it was enrolled. */
-export interface StoredRecord {
-  /** The id that the caller gave. */
-  readonly id: string;
-  /** The full vector as it was written, also if a compressor shortens what is indexed. */
-  readonly vector: Float32Array;
-  /** The payload it was written with, if any. */
-  readonly payload?: Payload;
-}
 
 /** Which ids `list` yields. */
 export interface ListOptions {
@@ -144,12 +133,12 @@ export class Collection {
    * `acknowledged` of the error ({@link UpsertError}) says how many records are safe.
    *
    * @param records - One record, an array, or a stream of any length. An array is checked as a
-   *   whole before anything is written.
-   * @param options - A signal, and a function that hears of progress.
+   *   whole before anything is written; it and its records must not change until the upsert ends.
+   * @param options - A signal, and functions that hear of progress and of invalid records.
    * @throws {HersError} INVALID_ARGUMENT: for an id, a payload or a value of a field that breaks
-   *   the rules, or an option that there is not.
+   *   the rules, unless `onInvalid` is given; or for an option that there is not.
    * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
-   *   longer than the bound.
+   *   longer than the bound, unless `onInvalid` is given.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
    *   none of them.
    * @example
@@ -378,7 +367,7 @@ export class Collection {
    * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
   async *list(options: ListOptions = {}): AsyncGenerator<string> {
-    for await (const { record } of this.#listed(options)) yield record.id;
+    for await (const { id } of this.listFields([], options)) yield id;
   }
 
   /**
@@ -390,11 +379,6 @@ export class Collection {
     fields: readonly string[],
     options: ListOptions = {},
   ): AsyncGenerator<{ readonly id: string; readonly fields: Readonly<Record<string, FieldValue>> }> {
-    for await (const { view, record } of this.#listed(options))
-      yield { id: record.id, fields: fieldsOf(view, record, fields) };
-  }
-
-  async *#listed(options: ListOptions): AsyncGenerator<{ readonly view: View; readonly record: ListedRecord }> {
     refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
     const { filter, partitions, limit = Number.POSITIVE_INFINITY, after } = options;
     if (!(limit >= 1)) throw invalid('limit is at least 1');
@@ -409,7 +393,7 @@ export class Collection {
     let left = limit;
     for (const record of chosenRecords(view, choice, after, part)) {
       if (left-- <= 0) return;
-      yield { view, record };
+      yield { id: record.id, fields: fieldsOf(view, record, fields) };
     }
   }
 

@@ -44,6 +44,21 @@ describe('parameter sets', () => {
   });
 });
 
+it('a plan is made once for a request, however it is written, and cannot be changed', () => {
+  const made = plan({ dimension: 100 });
+  assert.equal(plan({ dimension: 100, metric: 'cosine', integrity: 'standard', allowInsecure: false }), made);
+  assert.equal(plan({ profile: 'compact', parameters: made.parameters.name, dimension: 100 }), made);
+  for (const other of [{ metric: 'dot' }, { profile: 'exact' }, { integrity: 'strong' }] as const)
+    assert.notEqual(plan({ dimension: 100, ...other }), made);
+  const open = plan({ dimension: 100, profile: 'open', metric: 'euclidean', normBound: 3 });
+  assert.equal(plan({ dimension: 100, profile: 'open', metric: 'euclidean', normBound: 3, queryNormBound: 3 }), open);
+  for (const frozen of [made, made.noise, made.bytes, open]) assert.ok(Object.isFrozen(frozen));
+  // Only the latest are kept.
+  for (let dimension = 2; dimension < 80; dimension++) plan({ dimension });
+  assert.notEqual(plan({ dimension: 100 }), made);
+  assert.deepEqual(plan({ dimension: 100 }), made);
+});
+
 describe('security', () => {
   it('reports all four tables', () => {
     const paper = securityOf(4096, 109).tables;

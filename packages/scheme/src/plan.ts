@@ -251,6 +251,10 @@ function check(request: PlanRequest): void {
     refuse("exact checks every score already, by sums that are exact; leave out integrity: 'strong'");
 }
 
+const MAX_KNOWN = 64;
+/** The latest plans, by their requests: a client asks for the same one again and again. */
+const known = new Map<string, Plan>();
+
 /**
  * Everything about a collection's encryption that is not secret.
  *
@@ -258,11 +262,26 @@ function check(request: PlanRequest): void {
  */
 export function plan(request: PlanRequest): Plan {
   check(request);
-  const { dimension, metric = 'cosine', profile = 'compact' } = request;
-  const parameters = parameterSet(request.parameters ?? PROFILE_SETS[profile]);
+  const { dimension, metric = 'cosine', profile = 'compact', integrity = 'standard' } = request;
+  const { normBound = 1, queryNormBound = normBound, parameters = PROFILE_SETS[profile] } = request;
+  const allowInsecure = request.allowInsecure === true;
+  const resolved = { dimension, metric, profile, integrity, normBound, queryNormBound, parameters, allowInsecure };
+  const key = Object.values(resolved).join();
+  let made = known.get(key);
+  if (!made) {
+    made = makePlan(resolved);
+    for (const part of [made, ...Object.values(made)]) Object.freeze(part);
+    if (known.size === MAX_KNOWN) known.delete(known.keys().next().value!);
+    known.set(key, made);
+  }
+  return made;
+}
+
+function makePlan(request: Required<PlanRequest>): Plan {
+  const { dimension, metric, profile, normBound, queryNormBound, integrity } = request;
+  const parameters = parameterSet(request.parameters);
   const set = OPEN_SETS[parameters.name];
   const security = checkedSecurity(parameters, set ? logEvaluation(set) : logModulus(parameters), request);
-  const normBound = request.normBound ?? 1;
   const exact = profile === 'exact';
   const base = {
     dimension,
@@ -270,9 +289,8 @@ export function plan(request: PlanRequest): Plan {
     profile,
     normBound,
     // Under euclidean both are compared, so they share one scale.
-    queryNormBound:
-      metric === 'euclidean' ? Math.max(normBound, request.queryNormBound ?? 0) : (request.queryNormBound ?? normBound),
-    integrity: request.integrity ?? 'standard',
+    queryNormBound: metric === 'euclidean' ? Math.max(normBound, queryNormBound) : queryNormBound,
+    integrity,
     parameters,
     width: dimension + appendedTo(metric),
     security,

@@ -50,7 +50,7 @@ function flatten(
       const found = typeof vector?.length === 'number' ? `has ${vector.length} coordinates` : 'is no list of numbers';
       throw new HersError(
         'INVALID_VECTOR',
-        `${called(name) ?? `vector ${j}`} ${found} and must have ${dimension}; use the model that the gallery was made with`,
+        `${called(name) ?? `vector ${j}`} ${found}, and the collection takes ${dimension}; use the model that the gallery was made with`,
       );
     }
     for (let i = 0; i < dimension; i++) {

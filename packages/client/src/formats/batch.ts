@@ -120,7 +120,7 @@ export class Packing {
     return this.#payloads.length;
   }
 
-  add(id: string, vector: Float32Array, payload: Uint8Array | string): void {
+  add(id: string, vector: ArrayLike<number>, payload: Uint8Array | string): void {
     const at = this.names.length;
     if (at === this.#room) this.#resize(Math.min(2 * at, this.#limit));
     if (at === this.#room) throw new RangeError('this batch is full');
@@ -188,9 +188,9 @@ class BatchRecord implements PlainRecord {
   readonly id: string;
   readonly handle: string;
   readonly version: string;
+  readonly epoch: number;
   readonly #batch: PlainBatch;
   readonly #index: number;
-  readonly #epoch: number;
 
   constructor(id: string, batch: PlainBatch, index: number, names: BatchNames, epoch: number) {
     this.id = id;
@@ -198,7 +198,7 @@ class BatchRecord implements PlainRecord {
     this.version = names.versionText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
     this.#batch = batch;
     this.#index = index;
-    this.#epoch = epoch;
+    this.epoch = epoch;
   }
 
   get vector(): Float32Array {
@@ -217,11 +217,11 @@ class BatchRecord implements PlainRecord {
     if (!projections) return undefined;
     const dimension = projections.length / count;
     const values = projections.subarray(this.#index * dimension, (this.#index + 1) * dimension);
-    return { epoch: this.#epoch, values };
+    return { epoch: this.epoch, values };
   }
 }
 
-/** The records of a batch one by one; `epoch` is that of their projections. */
+/** The records of a batch one by one, sealed under this epoch. */
 export function recordsOf(ids: readonly string[], batch: PlainBatch, names: BatchNames, epoch: number): PlainRecord[] {
   checkNames(batch.count, names);
   return ids.map((id, i) => new BatchRecord(id, batch, i, names, epoch));

@@ -49,9 +49,15 @@ export interface VectorRecord {
   /** Names the record: a string of 1 to 1024 bytes in UTF-8. The store never sees it. */
   readonly id: string;
   /** As many coordinates as the collection has dimensions. */
-  readonly vector: Float32Array | readonly number[];
+  readonly vector: ArrayLike<number>;
   /** Kept with the record in the vault, encrypted, and returned on request. */
   readonly payload?: Payload;
+}
+
+/** A record as it was enrolled. */
+export interface StoredRecord extends VectorRecord {
+  /** The full vector as it was written, also if a compressor shortens what is indexed. */
+  readonly vector: Float32Array;
 }
 
 /** What was indexed of a vector under an epoch. */
@@ -69,13 +75,10 @@ export interface PlainRecord {
   /** Both hexadecimal: they are keys of maps. */
   readonly handle: string;
   readonly version: string;
-  /** Sealed with the record if its compressor may round differently elsewhere. */
-  readonly projection?: Projection | undefined;
-}
-
-export interface OpenedRecord extends PlainRecord {
   /** The epoch it is sealed under. */
   readonly epoch: number;
+  /** Sealed with the record if its compressor may round differently elsewhere. */
+  readonly projection?: Projection | undefined;
 }
 
 /**
@@ -122,12 +125,7 @@ export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): F
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/**
- * Throws unless a record can have this id.
- *
- * @param id - What somebody gave for an id.
- * @throws {HersError} INVALID_ARGUMENT: for what is no text of 1 to 1024 bytes in UTF-8.
- */
+/** Throws unless a record can have this id: a text of 1 to 1024 bytes in UTF-8. */
 export function checkId(id: unknown): asserts id is string {
   if (typeof id !== 'string' || id.length === 0) throw invalid('a record id is a string that is not empty');
   if (!id.isWellFormed()) throw invalid('a record id holds half a surrogate pair');
@@ -139,12 +137,16 @@ function isLonger(text: string, bytes: number): boolean {
   return text.length > bytes / 3 && encoder.encode(text).length > bytes;
 }
 
-/** The payload as JSON; empty when there is none. */
+/** Returns the payload of a record as JSON; empty if there is none. */
+export function payloadText({ payload }: { readonly payload?: Payload | undefined }): string {
+  return payload === undefined ? '' : JSON.stringify(payload);
+}
+
+/** The same for one that may be too large, or no JSON at all. */
 export function checkPayload(payload: Payload | undefined, id: string): string {
-  if (payload === undefined) return '';
   let text: string | undefined;
   try {
-    text = JSON.stringify(payload);
+    text = payloadText({ payload });
   } catch {
     text = undefined;
   }
@@ -346,7 +348,7 @@ export class RecordKeys {
     sealerOf: (epoch: number) => Sealer | Promise<Sealer>,
     handle: Uint8Array,
     bytes: Uint8Array,
-  ): Promise<OpenedRecord> {
+  ): Promise<PlainRecord> {
     if (bytes.length < HEAD_BYTES) throw broken();
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     if (view.getUint32(0, true) !== FORMAT) throw otherFormat('this collection');
