@@ -382,7 +382,7 @@ export interface Scales {
 
 type Bits = Plan['responseBits'];
 
-/** How the noise of scores depends on scales and bits: at the bounds, for a full block. */
+/** Predicts the noise of scores from scales and bits: at the bounds, for a full block. */
 export interface NoiseModel {
   /** Terms A and B are alike where gallery·a = query·b, in units of their scales. */
   readonly a: number;
@@ -457,7 +457,7 @@ function planNoisy(base: Base): Chosen {
   const m = wideFactor(parameters);
   const worst = ({ gallery: g, query: q }: Scales) =>
     (halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4) / m;
-  /** What is left free beyond the largest phase, so that noise does not wrap around. */
+  /** Leaves room beyond the largest phase, so that noise does not wrap around. */
   const roomFor = (scales: Scales, bits: Bits) => Math.sqrt(2 * model.proxy(scales, bits) * (1 - LOG2_WRAP) * Math.LN2);
   // The room for noise depends on the scales and they on it: a few rounds settle.
   let scales = split(model, m, half, 1);
