@@ -217,9 +217,9 @@ export class Grouped<T> implements AsyncIterable<T> {
 }
 
 /**
- * Returns things as they come, so that one loop in another takes them all without a promise for each
- * that is there already: in their groups if they have any, those of an iterable together, and those
- * of a stream one by one.
+ * Returns things as they come, so that one loop in another takes them all without a promise for
+ * each that is there already: in their groups if they have any, those of an iterable together, and
+ * those of a stream one by one.
  */
 export function groupsOf<T>(things: AsyncIterable<T>): AsyncIterable<readonly T[]>;
 export function groupsOf<T>(things: Many<T>): AsyncIterable<Iterable<T>>;

@@ -159,7 +159,8 @@ async function measure(context: Context, argument: string, options: ReportOption
     compressor: compressor && {
       ...{ file: basename(options.compressor!), method: compressor.method, dimension: compressor.outputDimension },
     },
-    // The search in the clear was in the same process; the error is of scores against those in the clear.
+    // The search in the clear was in the same process; the error is of scores against those in the
+    // clear.
     encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
     protection: protection({
       ...{ vectors: taken, dimension, labels: classes, profile, seed },
