@@ -14,13 +14,13 @@ export interface BodyLimits {
   readonly pace: Pace;
   /** Hears how much came, before it is passed on. */
   readonly onBytes?: (bytes: number) => void;
-  /** Waited for before more is read, where memory is short. */
-  readonly room?: () => Promise<void> | undefined;
+  /** Waited for before more is read. */
+  readonly rest?: () => Promise<void> | undefined;
   /** Hears of pieces that are left for the engine to collect. */
   readonly litter: (bytes: number) => void;
 }
 
-/** So much of a body is read however short memory is: a search is hardly larger. */
+/** So much of a body is read without a rest: a search is hardly larger. */
 const AT_ANY_TIME_BYTES = 2 ** 21;
 
 /** Bytes that come from a socket while the ones before are not taken yet. */
@@ -86,15 +86,15 @@ const ENDINGS = ['end', 'close', 'error'] as const;
  * connection open, so that the client can be told why.
  */
 export async function* bodyOf(raw: IncomingMessage, limits: BodyLimits): AsyncGenerator<Uint8Array> {
-  const { bytes: limit, stallMs, signal, pace, onBytes, room, litter } = limits;
+  const { bytes: limit, stallMs, signal, pace, onBytes, rest, litter } = limits;
   const announced = Number(raw.headers['content-length'] ?? 0);
   if (limit !== undefined && announced > limit) throw tooLarge(announced, limit);
   let total = 0;
   const flow = new Flow(raw, signal);
   try {
     for (;;) {
-      const busy = total > AT_ANY_TIME_BYTES ? room?.() : undefined;
-      if (busy !== undefined) await busy;
+      const courtesy = total > AT_ANY_TIME_BYTES ? rest?.() : undefined;
+      if (courtesy !== undefined) await courtesy;
       signal.throwIfAborted();
       const piece = flow.take();
       if (piece) {

@@ -114,15 +114,14 @@ export class Call {
       unrested = 0;
       return this.#courtesy();
     };
-    return bodyOf(this.request.raw, { ...limits, onBytes, room: () => limits.room?.() ?? rest() });
+    return bodyOf(this.request.raw, { ...limits, onBytes, rest });
   }
 
   #bodyLimits(bytes: number | undefined): BodyLimits {
     const onBytes = (came: number) => this.#traffic.received(came);
     const { pace, hold } = this.guest;
-    const room = () => hold.room();
     const litter = (left: number) => hold.litter(left);
-    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, room, litter };
+    return { bytes, stallMs: 1000 * this.limits.stallSeconds, signal: this.signal, pace, onBytes, litter };
   }
 
   /** The whole body, which counts as held in memory until the request is over. */
@@ -133,7 +132,7 @@ export class Call {
     return this.#whole;
   }
 
-  /** Frees the body, with all views of it, which nobody may use any more. */
+  /** Frees the body, with all views of it, which nobody may use any more (docs/tuning.md). */
   freeBody(): void {
     const { length } = this.#whole;
     if (length > 0 && freeBytes(this.#whole)) this.guest.hold.gave(length);

@@ -14,7 +14,7 @@ export type Piece = Buffer<ArrayBuffer>;
  * Enough that the cost of a write does not matter, and little enough that decryption starts early.
  */
 const PIECE_BYTES = 2 ** 17;
-/** Pieces that are kept for others. */
+/** Pieces that are kept for others (docs/tuning.md). */
 const MAX_FREE = 64;
 const free: Piece[] = [];
 

@@ -1,61 +1,36 @@
 // What is held in memory for requests, all together: bodies, what they are unpacked to, what is on
-// its way to clients. Whoever takes more asks first. What was given back is garbage until it is
-// collected, and the engine collects when its own heap wants it, which knows little of large
-// buffers: so it is told to, when there is garbage and the process has grown. Because not
-// everything can be counted, a process that has grown too much all the same has half as much for
-// requests until it has shrunk.
+// its way to clients. Whoever takes more asks first. Not everything can be counted, so the process
+// is measured as well: one that has grown too much collects its garbage, and takes nothing more
+// until it has shrunk. Why each of it is there: docs/tuning.md.
 
 import { readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
-import { setTimeout as pause } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { HersError } from '@hers/service';
 import { returnFreedMemory } from '@hers/store';
 import { Overloaded } from './gate.ts';
 
-/** Less garbage than this is not worth a collection, which takes some ten milliseconds. */
+/** Bytes of garbage that are worth a collection, which takes some ten milliseconds. */
 const MIN_GARBAGE = 2 ** 25;
-/** Garbage is collected when nothing was added to it for so long, and now and then in any case. */
-const IDLE_MS = 1000;
-const NOW_AND_THEN_MS = 10_000;
-/**
- * Of what a process may grow by, so much may be held. The rest is for garbage, copies, and what the
- * scans keep for the next.
- */
-const HELD = 0.6;
-/** A process that has grown by this part is larger than it should be. */
-const SWOLLEN = 0.6;
-/** Garbage is collected when it has grown by this part. */
-const LITTERED = 0.4;
-/**
- * What the process keeps at rest beyond what is alive in it, a fragmented heap say, may grow by
- * this part. All beyond it counts as grown, or attack after attack would raise the limit.
- */
-const KEPT = 1 / 4;
-/**
- * What is kept at rest leaves less room for the rest, beyond this part. Without it a process that
- * keeps much would grow from there as far as one that keeps nothing.
- */
-const KEPT_FREE = 1 / 10;
-/** The part of what may be held that every caller has, whatever the others do. */
-const LITTLE = 1 / 16;
-/** How often the memory of the process is looked at, and something done about it. */
+/** Milliseconds between two collections at least: nothing else runs meanwhile. */
+const COLLECT_MS = 100;
+/** Milliseconds after which what was collected can be given back to the system. */
+const FREED_MS = 25;
+/** Milliseconds between two looks at the memory of the process: they are calls of the system. */
 const LOOK_MS = 10;
-const FREED_MS = 10;
-const SETTLE_MS = 25;
-const COLLECT_MS = 200;
-const TRIM_MS = 50;
-/**
- * A process that has grown by this part reads no more from clients until its garbage is collected;
- * it waits so long at most.
- */
-const TIGHT = 0.6;
-const TIGHT_COLLECT_MS = 50;
-/** A process that has grown by this part takes nothing more, but for callers that hold little. */
-const FULL = 0.7;
-const WAIT_MS = 500;
-const BUSY_TRUST = 1 / 8;
+
+// Shares of what the process may grow by: held, grown so far that garbage is collected, and so far
+// that nothing more is taken. The rest is for copies, and for what the scans keep for the next.
+const HELD = 0.6;
+const LITTERED = 0.5;
+const FULL = 0.75;
+
+// Shares of what may be held: for each caller, whatever the others do; and so little that all else
+// in the process is what it needs to be there.
+const LITTLE = 1 / 16;
+const QUIET = 1 / 8;
+
 const PAGE_BYTES = 4096;
 
 /**
@@ -106,50 +81,42 @@ export class Memory {
   readonly makeRoom: MakeRoom;
   /** What the process may grow by. */
   readonly #growth: number;
-  /** What may be held when all is well. */
-  readonly most: number;
+  /** What may be held. */
+  readonly limit: number;
   readonly #measure: () => number;
   readonly #live: () => number;
-  /** What the process needs to be there beyond what the engine knows to be alive. */
-  #dead: number;
   readonly #callers = new Map<string, number>();
   readonly #observer: PerformanceObserver;
+  /** What the process needs beyond what the engine knows to be alive. */
+  #dead: number;
+  /** What it needs in all; beyond that it has grown. */
+  #needed: number;
+  #grown = 0;
   #held = 0;
   #garbage = 0;
-  /** What the process has when nothing is held. */
-  #rest: number;
-  /** What of that it does not need: a fragmented heap, say. */
-  #kept = 0;
-  #lookedAt = 0;
-  #collectedAt = 0;
-  #trimmedAt = 0;
-  /** Since it was at rest. */
-  #grown = 0;
-  #idle: NodeJS.Timeout | undefined;
-  #later: NodeJS.Timeout | undefined;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #collectedAt = Number.NEGATIVE_INFINITY;
+  #freed: NodeJS.Timeout | undefined;
 
   constructor(
     growth: number,
     makeRoom: MakeRoom = () => {},
-    measure: () => number = processBytes,
-    live: () => number = liveBytes,
+    measure?: () => number,
+    live: () => number = measure ?? liveBytes,
   ) {
     this.#growth = growth;
-    this.most = HELD * growth;
+    this.limit = HELD * growth;
     this.makeRoom = makeRoom;
-    this.#measure = measure;
+    this.#measure = measure ?? processBytes;
     this.#live = live;
-    this.#rest = measure();
-    this.#dead = this.#rest - live();
-    this.#observer = watchCollections(() => {
-      this.#garbage = 0;
-    });
+    this.#needed = this.#measure();
+    this.#dead = this.#needed - live();
+    this.#observer = watchCollections(() => this.#collected());
   }
 
   close(): void {
     this.#observer.disconnect();
-    clearTimeout(this.#idle);
-    clearTimeout(this.#later);
+    clearTimeout(this.#freed);
   }
 
   /**
@@ -158,6 +125,7 @@ export class Memory {
    */
   started(): void {
     this.#dead = Math.max(this.#dead, this.#measure() - this.#live());
+    this.#settle();
   }
 
   /**
@@ -165,126 +133,60 @@ export class Memory {
    * requests' and have a limit of their own: evaluation keys.
    */
   keep(bytes: number): void {
-    this.#rest += bytes;
+    this.#needed += bytes;
     this.#dead += bytes;
-  }
-
-  /** What may be held at the moment. */
-  get limit(): number {
-    return this.#isSwollen ? this.most / 2 : this.most;
   }
 
   /** Garbage that is not held by anybody: what was copied, say. */
   litter(bytes: number): void {
     this.#garbage += bytes;
-    this.#later ??= setTimeout(() => {
-      this.#later = undefined;
-      this.#tidy(BUSY_TRUST);
-    }, NOW_AND_THEN_MS).unref();
-    if (this.#garbage < MIN_GARBAGE) return;
-    if (this.#idle) this.#idle.refresh();
-    else this.#idle = setTimeout(() => this.#tidy(1), IDLE_MS).unref();
-  }
-
-  #tidy(trust: number): void {
-    clearTimeout(this.#idle);
-    if (this.#garbage >= MIN_GARBAGE) this.#collect();
-    else this.#trim();
-    // Freed buffers are gone a moment later.
-    this.#idle = setTimeout(() => this.#settle(trust), SETTLE_MS).unref();
-  }
-
-  /**
-   * What is left when little is held is what the process needs to be there. How far that may be
-   * more than before depends on how quiet it is: under load some of it is garbage.
-   */
-  #settle(trust: number): void {
-    this.#idle = undefined;
-    if (this.#held < this.most / 8) {
-      this.#trim();
-      const more = this.#measure() - this.#held - this.#rest;
-      this.#rest += more > 0 ? trust * more : more;
-      const needed = this.#dead + this.#live() - this.#held;
-      this.#rest = Math.min(this.#rest, needed + KEPT * this.#growth);
-      this.#kept = Math.max(0, this.#rest - needed);
-    }
-    this.#look();
   }
 
   #collect(): void {
+    const now = performance.now();
+    if (this.#garbage < MIN_GARBAGE || now - this.#collectedAt < COLLECT_MS) return;
+    this.#collectedAt = now;
     collect();
+    this.#collected();
+  }
+
+  #collected(): void {
     this.#garbage = 0;
-    this.#collectedAt = performance.now();
-    // Buffers are freed a moment later.
-    setTimeout(() => this.#trim(), FREED_MS).unref();
+    this.#freed ??= setTimeout(() => {
+      this.#freed = undefined;
+      this.#settle();
+    }, FREED_MS).unref();
+  }
+
+  /** Learns what the process needs; right after a collection all that is there is alive. */
+  #settle(): void {
+    // The engine frees what it collects, but the allocator keeps it.
+    returnFreedMemory();
+    const bytes = this.#measure();
+    if (this.#held < QUIET * this.limit) this.#needed = Math.min(bytes, this.#dead + this.#live()) - this.#held;
+    this.#grown = bytes - this.#needed;
   }
 
   #look(): void {
     const now = performance.now();
-    this.#lookedAt = now;
-    this.#grown = this.#measure() - this.#rest;
-    if (this.#grown <= LITTERED * this.#growth || now - this.#trimmedAt < TRIM_MS) return;
-    // The engine frees what it collects by itself, but the allocator keeps it.
-    this.#trim();
-    this.#grown = this.#measure() - this.#rest;
-  }
-
-  #trim(): void {
-    returnFreedMemory();
-    this.#trimmedAt = performance.now();
-  }
-
-  /**
-   * Before something is taken: collects where the process has grown too much, and there is garbage.
-   */
-  prepare(): void {
-    const now = performance.now();
     if (now - this.#lookedAt < LOOK_MS) return;
+    this.#lookedAt = now;
+    this.#grown = this.#measure() - this.#needed;
+  }
+
+  /** Before something is taken: collects garbage where the process has grown too much. */
+  prepare(): void {
     this.#look();
-    const isLittered = this.#garbage >= MIN_GARBAGE && this.#grown > LITTERED * this.#growth;
-    if (!(isLittered || this.#isSwollen) || now - this.#collectedAt < COLLECT_MS) return;
-    this.#collect();
-    this.#idle ??= setTimeout(() => this.#settle(0), SETTLE_MS).unref();
-  }
-
-  /** So many bytes, less what is kept. */
-  #part(share: number): number {
-    return Math.min(share * this.#growth, (share + KEPT_FREE) * this.#growth - this.#kept);
-  }
-
-  /**
-   * Whether reading more should wait until garbage has been collected, where so many bytes are
-   * about to be taken.
-   */
-  isTight(bytes: number): boolean {
-    if (performance.now() - this.#lookedAt >= LOOK_MS) this.#look();
-    if (this.#grown + bytes <= this.#part(TIGHT)) return false;
-    // What was collected a moment ago is on its way out; where there is nothing to collect, waiting
-    // does not help.
-    return this.#garbage >= MIN_GARBAGE || performance.now() - this.#collectedAt < TIGHT_COLLECT_MS;
+    if (this.#grown > LITTERED * this.#growth) this.#collect();
   }
 
   /**
    * Whether the process has no room for so many bytes. It collects what it can, for the next time.
    */
   isOver(bytes: number): boolean {
-    if (this.#grown + bytes <= this.#part(FULL)) return false;
-    const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
-    if (isDue && this.#garbage >= MIN_GARBAGE) this.#collect();
+    if (this.#grown + bytes <= FULL * this.#growth) return false;
+    this.#collect();
     return true;
-  }
-
-  /** Collects garbage until the process is smaller, or there is nothing left to collect. */
-  async relax(bytes: number): Promise<void> {
-    for (const until = performance.now() + WAIT_MS; this.isTight(bytes) && performance.now() < until; ) {
-      const isDue = performance.now() - this.#collectedAt >= TIGHT_COLLECT_MS;
-      if (isDue && this.#garbage >= MIN_GARBAGE) this.#collect();
-      await pause(SETTLE_MS);
-    }
-  }
-
-  get #isSwollen(): boolean {
-    return this.#grown > SWOLLEN * this.#growth;
   }
 
   get held(): number {
@@ -325,15 +227,6 @@ export class Hold {
     return this.#bytes;
   }
 
-  /**
-   * To be waited for before more is read from a client; undefined when there is room. What is large
-   * grows by being copied, and is copied again where it goes.
-   */
-  room(): Promise<void> | undefined {
-    const coming = 3 * this.#bytes;
-    return this.#memory.isTight(coming) ? this.#memory.relax(coming) : undefined;
-  }
-
   /** Whether all requests together hold too much. */
   get isFull(): boolean {
     return this.#memory.isFull;
@@ -358,7 +251,7 @@ export class Hold {
       throw new Overloaded('this caller holds as much memory as one may', 1);
     }
     // Who holds little is served however much the others hold.
-    const isLittle = callersOwn + bytes <= LITTLE * this.#memory.most;
+    const isLittle = callersOwn + bytes <= LITTLE * limit;
     if (bytes > 0 && !isLittle && held + bytes > limit && held > this.#bytes) {
       makeRoom(held + bytes - limit);
       throw new Overloaded('the server holds as much in memory as it may', 1);
@@ -383,7 +276,7 @@ export class Hold {
    * is alone.
    */
   takeWithin(bytes: number, what: string): void {
-    if (this.#bytes + bytes > this.#memory.most)
+    if (this.#bytes + bytes > this.#memory.limit)
       throw new HersError(
         'TOO_LARGE',
         `${what} are more than fit into the memory of this server; send fewer at a time`,
@@ -421,14 +314,10 @@ export class Hold {
 
 /**
  * Keeps a process small that does nothing but serve: what was freed goes back to the system, and
- * the engine's space for young objects stays as it is, where it would grow to a hundred megabytes
- * under load and stay so. The heap may double between two collections: by itself the engine lets
- * one of some ten megabytes grow by a tenth, buffers included, so that every fifth query of a
- * megabyte made it mark all of it, which took half of the CPU of a small search. For the whole
- * process, so `hers serve` calls it, and `startServer` does not.
+ * the engine's space for young objects stays as it is, where it would grow under load and stay so.
+ * For the whole process, so `hers serve` calls it, and `startServer` does not (docs/tuning.md).
  */
 export function keepProcessSmall(): void {
   returnFreedMemory();
   setFlagsFromString('--semi-space-growth-factor=1');
-  setFlagsFromString('--heap-growing-percent=100');
 }

@@ -50,6 +50,8 @@ const SPOOL_BYTES = 16 * 2 ** 20;
  * Seconds; the queue may be shorter than it looks, because those that wait are scanned together.
  */
 const LONGEST_RETRY = 5;
+// Why each of the following is there: docs/tuning.md.
+
 /** Queries scanned together. */
 const MAX_QUERIES = 8;
 /**
@@ -58,14 +60,6 @@ const MAX_QUERIES = 8;
  */
 const PATIENCE = 3;
 const LEAST_PATIENCE_MS = 50;
-/**
- * Clients that were just answered often ask again at once. What waits then waits for them too, for
- * this part of the scan that has ended, and so many milliseconds at most. Where nobody came, the
- * next times are left out, twice as many each time, up to a limit.
- */
-const LINGER = 1 / 4;
-const LONGEST_LINGER_MS = 20;
-const MOST_LEFT_OUT = 64;
 /**
  * About what a response takes; galleries whose answers would not fit a spool are scanned for one
  * client at a time.
@@ -254,52 +248,6 @@ class Owners {
 
 const hexOf = (bytes: Uint8Array) => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('hex');
 
-/** A moment after a scan, for those who were answered by it. */
-interface Moment {
-  readonly first: Job;
-  readonly ms: number;
-  readonly count: number;
-  readonly target: number;
-  isOver: boolean;
-}
-
-/** Waits for a moment where that was worth it lately. */
-class Linger {
-  #after: Moment | undefined;
-  #leaveOut = 0;
-  #left = 0;
-
-  /** A scan has ended that took so long, for so many queries, while `count` are waiting. */
-  begin(first: Job, ms: number, queries: number, count: number): Moment | undefined {
-    this.end(count);
-    if (this.#left > 0) {
-      this.#left--;
-      return undefined;
-    }
-    const target = Math.min(MAX_QUERIES, count + queries);
-    this.#after = { first, ms: Math.min(LONGEST_LINGER_MS, LINGER * ms), count, target, isOver: false };
-    return this.#after;
-  }
-
-  /** Learns whether it was worth it. */
-  end(count: number): void {
-    const { count: before = 0, target = 0 } = this.#after ?? {};
-    this.#after = undefined;
-    if (target <= before + 1) return;
-    this.#leaveOut = count > before ? 0 : Math.min(MOST_LEFT_OUT, 2 * this.#leaveOut + 1);
-    this.#left = this.#leaveOut;
-  }
-
-  /** Whether a search should wait for others, of which so many are here. */
-  isFor(job: Job, countLike: (job: Job) => number): boolean {
-    if (!this.#after || !areAlike(this.#after.first, job)) return false;
-    const count = countLike(job);
-    if (count < this.#after.target && !this.#after.isOver) return true;
-    this.end(count);
-    return false;
-  }
-}
-
 export class Scans {
   readonly #service: Service;
   readonly #options: ScanOptions;
@@ -310,7 +258,6 @@ export class Scans {
   readonly #resting: { readonly caller: string; readonly goOn: () => void }[] = [];
   readonly #running = new Map<string, number>();
   readonly #scans = new Set<Running>();
-  readonly #linger = new Linger();
   /** When the last one ended. */
   #endedAt = Number.NEGATIVE_INFINITY;
   /** Seconds a scan took lately, for Retry-After. */
@@ -398,24 +345,7 @@ export class Scans {
   #shouldWait(job: Job): boolean {
     if (!job.isPatient) return false;
     const isLike = ({ first, queries, rests }: Running) => !rests && queries <= MAX_QUERIES && areAlike(first, job);
-    for (const each of this.#scans) if (isLike(each)) return true;
-    return this.#linger.isFor(job, this.#waitingLike);
-  }
-
-  /** Queries that wait and could be part of the same scan. */
-  readonly #waitingLike = (job: Job): number =>
-    this.#waiting.reduce((sum, each) => sum + (areAlike(job, each) ? each.ids.length : 0), 0);
-
-  /** Those who were answered may be back in a moment. */
-  #lingerAfter({ first, queries }: Running, ms: number): void {
-    if (queries > MAX_QUERIES) return;
-    const moment = this.#linger.begin(first, ms, queries, this.#waitingLike(first));
-    if (!moment) return;
-    const end = () => {
-      moment.isOver = true;
-      this.#next();
-    };
-    setTimeout(end, moment.ms).unref();
+    return [...this.#scans].some(isLike);
   }
 
   #take(caller: string): void {
@@ -453,10 +383,8 @@ export class Scans {
       const running = { first, queries: first.ids.length, rests: false };
       this.#take(caller);
       this.#scans.add(running);
-      const began = performance.now();
       void this.#scan(running).finally(() => {
         this.#scans.delete(running);
-        this.#lingerAfter(running, performance.now() - began);
         this.#give(caller);
       });
     }

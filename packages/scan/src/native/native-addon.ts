@@ -98,8 +98,11 @@ export function loadAddon(path: string = ADDON_PATH): Addon {
   return module.exports as Addon;
 }
 
-/** Buffers that are returned to the system. Smaller ones are not worth the cost of mapping. */
-const RETURNED_BYTES = 2 ** 17;
+/**
+ * Bytes of buffers that are returned to the system. Queries are smaller: to map memory for each
+ * takes a fifth of the CPU of a small search (docs/tuning.md).
+ */
+const RETURNED_BYTES = 2 ** 21;
 let addon: Addon | undefined;
 
 /**

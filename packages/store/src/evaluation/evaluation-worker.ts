@@ -2,8 +2,6 @@
 // them. Its memory is theirs, and is gone when it ends.
 
 import { availableParallelism } from 'node:os';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { parentPort } from 'node:worker_threads';
 import { HersError } from '@hers/scheme';
 import {
@@ -16,6 +14,7 @@ import {
   type OpenQuery,
   resultOf,
 } from '@hers/scheme/open';
+import { freeBytes } from '@hers/service';
 import { hex } from '../base/bytes.ts';
 import { failureOf } from '../base/storage-errors.ts';
 import type { EvaluationAnswer, EvaluationRequest } from './evaluator.ts';
@@ -34,10 +33,10 @@ function evaluatorOf({ keyId }: OpenQuery): Evaluator {
   return evaluator;
 }
 
-/** What the keys were made from is as large as they are, and the engine knows nothing of that. */
-function collect(): void {
-  setFlagsFromString('--expose-gc');
-  (runInNewContext('gc') as () => void)();
+/** Frees what was prepared, which is as large as what came of it (docs/tuning.md). */
+function free({ steps, last, masks, packing, devices }: ReturnType<typeof evaluationKeys>): void {
+  const parts = [steps, last, masks, [...devices.values()], packing.map(({ mask, bodies }) => [mask, bodies])];
+  freeBytes(...(parts.flat(9) as Uint32Array[]));
 }
 
 function perform(request: EvaluationRequest): { readonly value: unknown; readonly transfer: ArrayBuffer[] } {
@@ -51,12 +50,13 @@ function perform(request: EvaluationRequest): { readonly value: unknown; readonl
   if (kind === 'prepare') {
     let bytes = 0;
     for (const [keyId, own] of pieces) {
-      const evaluator = new Evaluator(evaluationKeys(own));
+      const keys = evaluationKeys(own);
+      const evaluator = new Evaluator(keys);
+      free(keys);
       evaluators.set(keyId, evaluator);
       bytes += evaluator.bytes;
     }
     pieces = new Map();
-    collect();
     return { value: bytes, transfer: [] };
   }
   if (kind === 'expand') {
