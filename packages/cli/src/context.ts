@@ -31,7 +31,7 @@ export class Context {
   constructor(environment: Environment, flags: GlobalFlags) {
     this.environment = environment;
     this.#flags = flags;
-    this.out = new Output(environment, { json: flags.json ?? false, verbose: flags.verbose ?? false });
+    this.out = new Output(environment, flags);
   }
 
   get signal(): AbortSignal {

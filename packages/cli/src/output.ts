@@ -4,7 +4,7 @@
 
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
-import type { Environment, TerminalWritable } from './context.ts';
+import type { Environment, GlobalFlags, TerminalWritable } from './context.ts';
 import { type Ending, sentence } from './exit.ts';
 
 /**
@@ -46,11 +46,6 @@ const BORDERS =
   'top top-mid top-left top-right bottom bottom-mid bottom-left bottom-right left left-mid mid mid-mid right right-mid';
 const BORDERLESS = { ...Object.fromEntries(BORDERS.split(' ').map((name) => [name, ''])), middle: '   ' };
 
-export interface OutputOptions {
-  readonly json: boolean;
-  readonly verbose: boolean;
-}
-
 export class Output {
   readonly json: boolean;
   readonly verbose: boolean;
@@ -58,7 +53,7 @@ export class Output {
   readonly #stderr: TerminalWritable;
   #waiting: Promise<void> | undefined;
 
-  constructor({ stdout, stderr }: Environment, { json, verbose }: OutputOptions) {
+  constructor({ stdout, stderr }: Environment, { json = false, verbose = false }: GlobalFlags) {
     this.#stdout = stdout;
     this.#stderr = stderr;
     this.json = json;
