@@ -122,7 +122,7 @@ export class Output {
       style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
     });
     for (const row of rows) table.push(row.map((cell) => shortened(printable(cell))));
-    this.#write(`${trimmed(table.toString())}\n`);
+    this.#write(`${table.toString().replace(/ +$/gm, '')}\n`);
   }
 
   #facts(facts: Facts): void {
@@ -161,13 +161,6 @@ export class Output {
     if (!this.verbose || !(error instanceof Error) || !error.stack) return;
     for (const line of error.stack.split('\n')) this.#stderr.write(`${printable(line)}\n`);
   }
-}
-
-function trimmed(text: string): string {
-  return text
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n');
 }
 
 export const count = (value: number): string => value.toLocaleString('en-GB');

@@ -178,7 +178,9 @@ export function leadingEigen(n: number, threads: number) {
     const m = { data: new Float32Array(matrix), columns: n };
     const times = async (x: Float64Array) =>
       new Float64Array(await product({ data: new Float32Array(x), columns: n }, m, { threads }));
-    let axes = start?.length === rows * n ? start : await orthonormal(drawnAxes(rows, n), rows, n, threads);
+    const random = new Random(n, rows);
+    const drawn = () => Float64Array.from({ length: rows * n }, () => random.normal());
+    let axes = start?.length === rows * n ? start : await orthonormal(drawn(), rows, n, threads);
     for (let i = 0; i < iterations; i++) axes = await orthonormal(await times(axes), rows, n, threads);
     const along = { data: axes, columns: n };
     const quotients = await product(along, { data: await times(axes), columns: n }, { threads, transposed: 'second' });
@@ -191,11 +193,6 @@ export function leadingEigen(n: number, threads: number) {
 
 function first({ values, vectors }: Eigen, count: number, n: number): Eigen {
   return { values: values.slice(0, count), vectors: vectors.slice(0, count * n) };
-}
-
-function drawnAxes(rows: number, n: number): Float64Array {
-  const random = new Random(n, rows);
-  return Float64Array.from({ length: rows * n }, () => random.normal());
 }
 
 /**
