@@ -31,7 +31,7 @@ export class Context {
   constructor(environment: Environment, flags: GlobalFlags) {
     this.environment = environment;
     this.#flags = flags;
-    this.out = new Output(environment, { json: flags.json ?? false, verbose: flags.verbose ?? false });
+    this.out = new Output(environment, flags);
   }
 
   get signal(): AbortSignal {
@@ -39,18 +39,15 @@ export class Context {
   }
 
   get settings(): Settings {
-    this.#settings ??= new Settings(this.environment, this.#flags);
-    return this.#settings;
+    return (this.#settings ??= new Settings(this.environment, this.#flags));
   }
 
   get secrets(): Secrets {
-    this.#secrets ??= new Secrets(this);
-    return this.#secrets;
+    return (this.#secrets ??= new Secrets(this));
   }
 
   get keys(): Keys {
-    this.#keys ??= new Keys(this);
-    return this.#keys;
+    return (this.#keys ??= new Keys(this));
   }
 
   /** A path that was given as an argument. */

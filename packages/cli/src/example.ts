@@ -1,6 +1,7 @@
 // An example to try things with: synthetic faces in the files that people have (a .npy with
 // vectors, a .csv with who they are, more pictures to search with).
 
+import type { FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Database, MasterSeed, sealKey } from '@hers/client';
 import type { ExampleGallery, PlainCollection } from '@hers/console';
@@ -46,10 +47,8 @@ export async function writeExample(folder: string): Promise<void> {
   };
   const people = Array.from({ length: PEOPLE }, (_, person) => `${idOf(person)},${nameOf(person)},${sinceOf(person)}`);
   await makePrivateFolder(folder);
-  const write = (
-    name: string,
-    content: (file: Parameters<Parameters<typeof writePrivately>[2]>[0]) => Promise<unknown>,
-  ) => writePrivately(join(folder, name), { replace: false }, async (file) => void (await content(file)));
+  const write = (name: string, content: (file: FileHandle) => Promise<unknown>) =>
+    writePrivately(join(folder, name), { replace: false }, async (file) => void (await content(file)));
   await write(FACES, (file) => writeNpy(file, DIMENSION, vectorsOf(world.gallery().vectors)));
   await write(ABOUT, (file) => file.writeFile(['id,name,since', ...people, ''].join('\n')));
   await write(MORE, (file) => writeNpy(file, DIMENSION, vectorsOf(world.probes(probed).vectors)));
@@ -62,12 +61,6 @@ const KEY_COST = 2 ** 10;
 const SENTENCE_DIMENSION = 512;
 /** The longest vector of the model of faces. */
 const NORM_BOUND = 2;
-
-export interface MadeExample {
-  /** The sealed key. */
-  readonly keyFile: string;
-  readonly example: ExampleGallery;
-}
 
 /** Vectors at unit length, out of rounded ones. */
 export function sentenceVectors(): Float32Array {
@@ -85,8 +78,8 @@ export function sentenceVectors(): Float32Array {
 const rowOf = ({ vectors, dimension }: PlainCollection, row: number) =>
   vectors.subarray(row * dimension, (row + 1) * dimension);
 
-/** Makes the gallery in an empty folder. */
-export async function makeExampleGallery(folder: string, signal: AbortSignal): Promise<MadeExample> {
+/** Makes the gallery in an empty folder; returns its sealed key, and what the page shows. */
+export async function makeExampleGallery(folder: string, signal: AbortSignal) {
   using key = MasterSeed.generate();
   const database = new Database(await openStore(folder), { key });
   const world = exampleFaces();
@@ -134,7 +127,8 @@ export async function makeExampleGallery(folder: string, signal: AbortSignal): P
     await database.close();
   }
   const keyFile = await sealKey(key, PASSPHRASE, KEY_COST);
-  return { keyFile, example: { passphrase: PASSPHRASE, collections: { faces, sentences } } };
+  const example: ExampleGallery = { passphrase: PASSPHRASE, collections: { faces, sentences } };
+  return { keyFile, example };
 }
 
 export const SENTENCES: Readonly<Record<string, readonly string[]>> = {

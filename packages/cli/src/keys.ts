@@ -87,29 +87,24 @@ export class Keys {
   /** What a new key file holds. */
   async make({ unsealed }: { readonly unsealed: boolean }): Promise<string> {
     using seed = MasterSeed.generate();
-    return unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#context.secrets.chosen(this.#passphrase));
+    return await this.#written(seed, unsealed, this.#passphrase);
   }
 
   /** The same key behind another passphrase, or behind none. */
-  async reseal(
-    path: string,
-    source: Pick<SecretSource, 'flag'>,
-    { unsealed }: { readonly unsealed: boolean },
-  ): Promise<void> {
+  async reseal(path: string, { flag, unsealed }: Pick<SecretSource, 'flag'> & { readonly unsealed: boolean }) {
     isFileThere(path); // a link can be read through, and is not replaced
     using seed = await this.open();
-    const text = unsealed
-      ? unsealedKey(seed)
-      : await sealKey(
-          seed,
-          await this.#context.secrets.chosen({
-            ...source,
-            variable: 'HERS_NEW_PASSPHRASE',
-            name: 'new passphrase',
-            remedy: 'set HERS_NEW_PASSPHRASE, or name a file with --new-passphrase-file',
-          }),
-        );
+    const text = await this.#written(seed, unsealed, {
+      flag,
+      variable: 'HERS_NEW_PASSPHRASE',
+      name: 'new passphrase',
+      remedy: 'set HERS_NEW_PASSPHRASE, or name a file with --new-passphrase-file',
+    });
     await writePrivately(path, { replace: true }, (file) => file.writeFile(text));
+  }
+
+  async #written(seed: MasterSeed, unsealed: boolean, source: SecretSource): Promise<string> {
+    return unsealed ? unsealedKey(seed) : await sealKey(seed, await this.#context.secrets.chosen(source));
   }
 }
 

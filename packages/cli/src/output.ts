@@ -4,7 +4,7 @@
 
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
-import type { Environment, TerminalWritable } from './context.ts';
+import type { Environment, GlobalFlags, TerminalWritable } from './context.ts';
 import { type Ending, sentence } from './exit.ts';
 
 /**
@@ -46,11 +46,6 @@ const BORDERS =
   'top top-mid top-left top-right bottom bottom-mid bottom-left bottom-right left left-mid mid mid-mid right right-mid';
 const BORDERLESS = { ...Object.fromEntries(BORDERS.split(' ').map((name) => [name, ''])), middle: '   ' };
 
-export interface OutputOptions {
-  readonly json: boolean;
-  readonly verbose: boolean;
-}
-
 export class Output {
   readonly json: boolean;
   readonly verbose: boolean;
@@ -58,7 +53,7 @@ export class Output {
   readonly #stderr: TerminalWritable;
   #waiting: Promise<void> | undefined;
 
-  constructor({ stdout, stderr }: Environment, { json, verbose }: OutputOptions) {
+  constructor({ stdout, stderr }: Environment, { json = false, verbose = false }: GlobalFlags) {
     this.#stdout = stdout;
     this.#stderr = stderr;
     this.json = json;
@@ -127,7 +122,7 @@ export class Output {
       style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
     });
     for (const row of rows) table.push(row.map((cell) => shortened(printable(cell))));
-    this.#write(`${trimmed(table.toString())}\n`);
+    this.#write(`${table.toString().replace(/ +$/gm, '')}\n`);
   }
 
   #facts(facts: Facts): void {
@@ -166,13 +161,6 @@ export class Output {
     if (!this.verbose || !(error instanceof Error) || !error.stack) return;
     for (const line of error.stack.split('\n')) this.#stderr.write(`${printable(line)}\n`);
   }
-}
-
-function trimmed(text: string): string {
-  return text
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n');
 }
 
 export const count = (value: number): string => value.toLocaleString('en-GB');

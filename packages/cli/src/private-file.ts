@@ -60,6 +60,17 @@ async function nameOnce(temporary: string, path: string): Promise<void> {
   }
 }
 
+/** The same for commands that take --replace. */
+export async function writeOrReplace(
+  path: string,
+  replace: boolean | undefined,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  await writePrivately(path, { replace: replace ?? false }, write).catch((error) => {
+    throw error.code === 'EEXIST' ? mayReplace(path) : error;
+  });
+}
+
 /** Says what to do about a file that is there already, where it may be replaced. */
 export const mayReplace = (path: string): CommandError =>
   absentError(`${path} exists already`, 'choose another name, or add --replace');

@@ -13,7 +13,6 @@ import { addFields } from './commands/fields.ts';
 import { addImport } from './commands/import.ts';
 import { addInit } from './commands/init.ts';
 import { addKeys } from './commands/keys.ts';
-import { addPartitions } from './commands/partitions.ts';
 import { addRecords } from './commands/records.ts';
 import { addReport } from './commands/report.ts';
 import { addSearch } from './commands/search.ts';
@@ -50,7 +49,6 @@ export function makeProgram(context: () => Context): HersCommand {
     addKeys,
     addCollections,
     addFields,
-    addPartitions,
     addImport,
     addSearch,
     addRecords,

@@ -51,15 +51,6 @@ export interface ProgressOptions {
   readonly unit: string;
 }
 
-/** What is said of it, each as far as it is known. */
-interface Figures {
-  readonly share: number;
-  readonly percent: string;
-  readonly amounts: string;
-  readonly speed: string;
-  readonly left: string;
-}
-
 export class Progress {
   #timer: NodeJS.Timeout | undefined;
   readonly #started = performance.now();
@@ -114,7 +105,8 @@ export class Progress {
     return lineOf(columns, share, label, amounts, speed, left);
   }
 
-  #figures(): Figures {
+  /** What is said of it, each as far as it is known. */
+  #figures() {
     const { unit } = this.#options;
     const total = this.#total;
     const amount = (value: number) => (unit === 'bytes' ? size(value) : count(Math.round(value)));

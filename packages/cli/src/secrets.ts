@@ -78,14 +78,8 @@ export class Secrets {
     if (!stdin.isTTY || !stderr.isTTY)
       throw new CommandError(EXIT.key, `a ${name} is needed, and there is no terminal to ask for it`, remedy);
     const { isCancel, password } = await import('@clack/prompts');
-    const answer = await password({
-      message,
-      input: stdin,
-      output: stderr,
-      signal,
-      withGuide: false,
-      validate: (value) => (value ? undefined : 'It must not be empty.'),
-    });
+    const validate = (value: string | undefined) => (value ? undefined : 'It must not be empty.');
+    const answer = await password({ message, validate, input: stdin, output: stderr, signal, withGuide: false });
     if (isCancel(answer)) throw new Interrupted('SIGINT');
     return answer;
   }
@@ -100,14 +94,8 @@ export async function confirmed(
   if (!stdin.isTTY || !stderr.isTTY)
     throw usageError('this is to be confirmed, and there is no terminal to ask', 'add --yes if it is meant');
   const { confirm, isCancel } = await import('@clack/prompts');
-  const answer = await confirm({
-    message: question,
-    initialValue: false,
-    input: stdin,
-    output: stderr,
-    signal,
-    withGuide: false,
-  });
+  const terminal = { input: stdin, output: stderr, signal, withGuide: false };
+  const answer = await confirm({ message: question, initialValue: false, ...terminal });
   if (isCancel(answer)) throw new Interrupted('SIGINT');
   if (!answer) throw new CommandError(EXIT.no, 'nothing was done', 'answer yes, or add --yes, if it is meant');
 }

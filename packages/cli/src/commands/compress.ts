@@ -11,7 +11,7 @@ import { inputError, stoppedAt, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { columns, count, counted, duration } from '../output.ts';
-import { mayReplace, writePrivately } from '../private-file.ts';
+import { mayReplace, writeOrReplace, writePrivately } from '../private-file.ts';
 import type { Progress } from '../progress.ts';
 import { addDimension } from './dimension.ts';
 import { addPlan } from './plan.ts';
@@ -149,12 +149,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
   });
   await Promise.all(saving);
   progress.end();
-  try {
-    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(compressor.save()));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    throw mayReplace(path);
-  }
+  await writeOrReplace(path, options.replace, (file) => file.writeFile(compressor.save()));
   printCompressor(context, path, data, compressor, performance.now() - started);
 }
 

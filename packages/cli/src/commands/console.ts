@@ -1,6 +1,7 @@
 // `hers console`: a page for people, on this machine alone.
 
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -47,7 +48,10 @@ async function run(context: Context, { port, open, model = [], example = false }
   const { findModels, openModel, startConsole } = await import('@hers/console');
   const own = await Promise.all(model.map((folder) => openModel(context.path(folder))));
   const { models: found, missing } = findModels([environment.cwd]);
-  const models = { models: [...own, ...found.filter(isNotIn(own))], missing: missing.filter(isNotIn(own)) };
+  // A model of the user's own takes the place of one of the same name.
+  const isOther = ({ facts }: { readonly facts: { readonly name: string } }) =>
+    own.every((each) => each.facts.name !== facts.name);
+  const models = { models: [...own, ...found.filter(isOther)], missing: missing.filter(isOther) };
   const where = settings.value('gallery');
   const source = example
     ? await exampleSource(context)
@@ -66,8 +70,7 @@ async function run(context: Context, { port, open, model = [], example = false }
       ]);
       out.hint('The address opens the page once, in one browser. Ctrl-C ends it.');
       if (open && environment.stdout.isTTY) await show(served.address, signal);
-      if (!signal.aborted)
-        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+      if (!signal.aborted) await once(signal, 'abort');
     } finally {
       await served.close();
     }
@@ -75,16 +78,6 @@ async function run(context: Context, { port, open, model = [], example = false }
     await source.close();
   }
 }
-
-interface Named {
-  readonly facts: { readonly name: string };
-}
-
-/** A model of the user's own takes the place of one of the same name. */
-const isNotIn =
-  (own: readonly Named[]) =>
-  ({ facts }: Named) =>
-    own.every((each) => each.facts.name !== facts.name);
 
 /** What the page leads to, and how to end it. */
 interface Source extends Pick<ConsoleOptions, 'upstream' | 'gallery' | 'keyFile' | 'example'> {

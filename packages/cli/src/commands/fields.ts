@@ -1,7 +1,7 @@
-// `hers fields`, `update-payload` and `expire`: what records can be filtered by, and what follows
-// from it.
+// `hers fields`, `partitions`, `update-payload` and `expire`: what records can be filtered and
+// divided by, and what follows from it.
 
-import { type ExpiryReceipt, type Fields, HersError, type PayloadUpdate } from '@hers/client';
+import { type ExpiryReceipt, type Fields, HersError, type Partition, type PayloadUpdate } from '@hers/client';
 import { isFileThere } from '@hers/service/target';
 import type { HersCommand } from '../command.ts';
 import type { Context } from '../context.ts';
@@ -92,6 +92,24 @@ export function addFields(program: HersCommand, context: () => Context): void {
     .example('hers expire --dry-run --ids', 'Who would be deleted')
     .example('hers expire faces --receipt 2026-11-16.json', 'With a receipt to keep')
     .action((name: string | undefined, flags: ExpireFlags) => expire(context(), name, flags));
+
+  program
+    .command('partitions')
+    .summary('the partitions of a collection')
+    .description(
+      'Lists the partitions of a collection that was made with --partition-by: their records, how many of these are pending, their blocks, and their handles. A handle is all that a store sees of a partition, and what a token is limited to (`hers tokens create --partitions`): the name stays here.',
+    )
+    .argument('[collection]', COLLECTION)
+    .option(
+      '--handles <names>',
+      'only the handles of these, separated by commas, whether they have records or not',
+      namesIn,
+    )
+    .example('hers partitions faces', 'One a line')
+    .example('hers partitions faces --handles NL,DE', 'What to limit a token to')
+    .action((name: string | undefined, { handles }: { handles?: readonly string[] }) =>
+      listPartitions(context(), name, handles),
+    );
 }
 
 async function list(context: Context, name: string | undefined): Promise<void> {
@@ -105,6 +123,39 @@ async function list(context: Context, name: string | undefined): Promise<void> {
   else if (Object.keys(fields).length > 0) out.table(columns('field', 'type'), Object.entries(fields));
   else out.hint(`${collection} has no fields. Next: hers fields add ${collection} country:keyword`);
   if (unfinished.length > 0) out.note(unfinishedText(unfinishedFields));
+}
+
+async function listPartitions(
+  context: Context,
+  name: string | undefined,
+  names: readonly string[] | undefined,
+): Promise<void> {
+  const { out } = context;
+  const { collection, partitions } = await context.collection({ read: true, collection: name }, async (collection) => {
+    const all = await collection.partitions();
+    const none = { records: 0, pending: 0, blocks: 0 };
+    const partitions: Partition[] = names
+      ? names.map((each) => ({ name: each, ...none, handle: collection.partitionHandle(each) }))
+      : all;
+    return { collection: collection.name, partitions };
+  });
+  if (out.json)
+    out.object({
+      collection,
+      partitions: names ? partitions.map(({ name: each, handle }) => ({ name: each, handle })) : partitions,
+    });
+  else if (names) for (const { handle } of partitions) out.line(handle);
+  else if (partitions.length === 0)
+    out.hint(`${collection} has no partitions, or no records yet; hers collections create --partition-by makes some.`);
+  else
+    out.table(
+      columns('partition', '>records', '>pending', '>blocks', 'handle'),
+      partitions.map(({ name: each, records, pending, blocks, handle }) => [
+        each ?? '(none)',
+        ...[records, pending, blocks].map((number) => (out.terminal ? count(number) : String(number))),
+        handle,
+      ]),
+    );
 }
 
 async function add(context: Context, name: string, given: readonly string[]): Promise<void> {

@@ -55,7 +55,7 @@ export function addKeys(program: HersCommand, context: () => Context): void {
       const { settings, out } = context();
       const path = settings.value('key');
       const flag = newPassphraseFile === undefined ? undefined : context().path(newPassphraseFile);
-      await context().keys.reseal(path, { flag }, { unsealed });
+      await context().keys.reseal(path, { flag, unsealed });
       if (out.json) out.object({ key: path, sealed: !unsealed });
       else out.line(unsealed ? `${path} has no passphrase any more.` : `${path} has a new passphrase.`);
     });

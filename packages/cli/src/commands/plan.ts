@@ -107,17 +107,13 @@ async function recommend(context: Context, argument: string, options: PlanOption
   );
 }
 
-export interface NeighbourGap {
-  /** By how much the nearest neighbour is ahead of the second. */
-  readonly gap: number;
-  /** The squared distance of the nearest. */
-  readonly nearest: number;
-}
-
-/** For each vector. Copies of one vector are as good as one another, so they are left out. */
-export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): NeighbourGap[] {
+/**
+ * By how much the nearest neighbour of each vector is ahead of the second, and the squared distance
+ * of the nearest. Copies of one vector are as good as one another, so they are left out.
+ */
+export function neighbourGaps(rows: readonly Float32Array[], metric: Metric) {
   const squares = rows.map((row) => dot(row, row));
-  const gaps: NeighbourGap[] = [];
+  const gaps: { gap: number; nearest: number }[] = [];
   rows.forEach((row, i) => {
     let [best, second, nearest] = [Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY, 0];
     rows.forEach((other, j) => {

@@ -12,7 +12,7 @@ import type { Context } from '../context.ts';
 import { inputError, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
-import { mayReplace, writePrivately } from '../private-file.ts';
+import { mayReplace, writeOrReplace } from '../private-file.ts';
 import { commit, VERSION } from '../version.ts';
 
 interface ReportOptions extends VectorOptions {
@@ -86,8 +86,7 @@ async function report(context: Context, argument: string, options: ReportOptions
     { path: paths[0]!, text: page.asMarkdown(document, basename(options.output)) },
     { path: paths[1]!, text: page.asHtml('Biometric performance and protection', document) },
   ];
-  for (const { path, text } of files)
-    await writePrivately(path, { replace: options.replace ?? false }, (file) => file.writeFile(text));
+  for (const { path, text } of files) await writeOrReplace(path, options.replace, (file) => file.writeFile(text));
   const { digests, vectors, ways, protection, encrypted } = measured;
   const { plan, ...rest } = encrypted;
   const found = ways.map(({ evaluation }) => `${(100 * evaluation.identification.cmc[0]!.value).toFixed(2)} %`);
@@ -159,8 +158,7 @@ async function measure(context: Context, argument: string, options: ReportOption
     compressor: compressor && {
       ...{ file: basename(options.compressor!), method: compressor.method, dimension: compressor.outputDimension },
     },
-    // The search in the clear was in the same process; the error is of scores against those in the
-    // clear.
+    // In the clear is in the same process; the error is of scores against those in the clear.
     encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
     protection: protection({
       ...{ vectors: taken, dimension, labels: classes, profile, seed },
@@ -176,11 +174,7 @@ function requireDirection(vector: Float32Array, place: number): void {
 }
 
 /** Whole people as the seed draws them, until there are enough vectors. */
-async function peopleIn(
-  labels: readonly (string | number)[],
-  sample: number,
-  seed: number,
-): Promise<{ places: number[]; classes: Int32Array }> {
+async function peopleIn(labels: readonly (string | number)[], sample: number, seed: number) {
   const { Random } = await import('@hers/vectors/random');
   const lists = [...Map.groupBy(labels.keys(), (i) => labels[i]).values()];
   const places: number[] = [];

@@ -132,64 +132,42 @@ async function runSearch(context: Context, argument: string, flags: SearchFlags)
   const { batch = false, row, limit, threshold, rerank = false, enough, payload = false } = flags;
   const { select, groupBy, partitions } = flags;
   if (batch && row !== undefined) throw usageError('--row and --batch exclude each other', 'give one of them');
-  const { signal } = context;
-  const options = { limit, rerank, payload, signal, ...given({ threshold, enough, select, groupBy, partitions }) };
+  const { environment, out, signal } = context;
+  const options: SearchOptions = {
+    limit,
+    rerank,
+    payload,
+    signal,
+    ...given({ threshold, enough, select, groupBy, partitions }),
+  };
   const matches = new MatchPrinter(context, { batch, payload, select: select ?? [] });
-  if (batch) await searchAll(context, argument, flags, options, matches);
-  else await searchOne(context, argument, flags, options, matches);
-}
-
-async function searchOne(
-  context: Context,
-  argument: string,
-  flags: SearchFlags,
-  options: SearchOptions,
-  matches: MatchPrinter,
-): Promise<void> {
-  const probe = await oneProbe(context.environment, argument, flags.row, rowOptions(flags));
+  // Opened before the key: a wrong file name should not cost a passphrase.
+  const probe = batch ? undefined : await oneProbe(environment, argument, row, rowOptions(flags));
   let answered = () => {};
   await context.collection({ read: true, onResponse: () => answered() }, async (collection, { service }) => {
-    const { blocks } = await service.getCollection(collection.name);
-    using progress = context.progress({ label: 'Searching', total: blocks, unit: 'blocks' });
-    answered = () => progress.add(1);
+    using progress = context.progress({ label: 'Searching', unit: probe ? 'blocks' : 'probes' });
     const filter = await filterIn(collection, flags.filter);
-    matches.begin();
-    const result = await collection.search(probe.vector, { ...options, ...filter });
-    progress.end();
-    matches.add(probe, result);
-    matches.end();
-  });
-}
-
-async function searchAll(
-  context: Context,
-  argument: string,
-  flags: SearchFlags,
-  options: SearchOptions,
-  matches: MatchPrinter,
-): Promise<void> {
-  const { environment, out, signal } = context;
-  await context.collection({ read: true }, async (collection) => {
-    using progress = context.progress({ label: 'Searching', unit: 'probes' });
-    let done = 0;
-    const filter = await filterIn(collection, flags.filter);
-    matches.begin();
-    try {
-      const batches = probeBatches(environment, argument, BATCH, rowOptions(flags), (known) =>
-        progress.update(0, known),
-      );
-      for await (const probes of batches) {
-        const results = await collection.searchBatch(
-          probes.map(({ vector }) => vector),
-          { ...options, ...filter },
-        );
-        // There is one result for each probe.
-        results.forEach((result, i) => matches.add(probes[i]!, result));
-        await out.taken();
-        progress.update((done += probes.length));
+    if (probe) {
+      progress.update(0, (await service.getCollection(collection.name)).blocks);
+      answered = () => progress.add(1);
+      matches.begin();
+      matches.add(probe, await collection.search(probe.vector, { ...options, ...filter }));
+    } else {
+      let done = 0;
+      matches.begin();
+      try {
+        const onCount = (count: number | undefined) => progress.update(0, count);
+        for await (const probes of probeBatches(environment, argument, BATCH, rowOptions(flags), onCount)) {
+          const vectors = probes.map(({ vector }) => vector);
+          const results = await collection.searchBatch(vectors, { ...options, ...filter });
+          // There is one result for each probe.
+          results.forEach((result, i) => matches.add(probes[i]!, result));
+          await out.taken();
+          progress.update((done += probes.length));
+        }
+      } catch (error) {
+        throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
       }
-    } catch (error) {
-      throw stoppedAt(error, signal, `${counted(done, 'probe')} searched with`);
     }
     progress.end();
     matches.end();

@@ -1,5 +1,6 @@
 // `hers serve`: the gallery of this folder for other machines, and for pages.
 
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -284,8 +285,7 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
       ...(site ? [['console', server.url + site.base] as const] : []),
       ['tokens', tokens ?? 'none: whoever reaches it may do everything'],
     ]);
-    if (!signal.aborted)
-      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    if (!signal.aborted) await once(signal, 'abort');
   } finally {
     await server.close();
   }

@@ -9,7 +9,7 @@ import type { Context } from '../context.ts';
 import { absentError, CommandError, EXIT, inputError, stoppedAt, usageError } from '../exit.ts';
 import { openBytes, STANDARD_INPUT } from '../input/lines.ts';
 import { counted, duration, size } from '../output.ts';
-import { mayReplace, writePrivately } from '../private-file.ts';
+import { mayReplace, writeOrReplace } from '../private-file.ts';
 
 export function addUpkeep(program: HersCommand, context: () => Context): void {
   program
@@ -85,15 +85,11 @@ async function snapshot(context: Context, argument: string, replace: boolean): P
       for await (const piece of pieces()) await writeAll(environment.stdout, piece);
       return;
     }
-    try {
-      await writePrivately(path, { replace }, async (file) => {
-        for await (const piece of pieces()) await file.appendFile(piece);
-      });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST')
-        throw stoppedAt(error, signal, `${path} was not written; the collection is as it was`);
-      throw mayReplace(path);
-    }
+    await writeOrReplace(path, replace, async (file) => {
+      for await (const piece of pieces()) await file.appendFile(piece);
+    }).catch((error) =>
+      Promise.reject(stoppedAt(error, signal, `${path} was not written; the collection is as it was`)),
+    );
     progress.end();
     const ms = performance.now() - started;
     if (out.json) out.object({ collection: collection.name, file: path, bytes, seconds: ms / 1000 });

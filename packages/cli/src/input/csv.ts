@@ -9,14 +9,14 @@ import { attempt, BadRow, type ByteSource, byteLines, type Line, MAX_LINE, textO
 import type { Row, RowOptions } from './rows.ts';
 import { writtenOut } from './vectors.ts';
 
-export interface CsvRow {
+export interface CsvLine {
   /** Counted from 0, the names of the columns left out. */
   readonly number: number;
   readonly where: string;
   readonly cells: readonly string[];
+  /** Of the columns. */
+  readonly names: readonly string[];
 }
-
-export type CsvLine = CsvRow & { readonly names: readonly string[] };
 
 /** Cells of every line, and the names of the columns. */
 export function csvTable(source: ByteSource, options: CsvOptions): AsyncGenerator<CsvLine> {

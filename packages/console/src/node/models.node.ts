@@ -75,13 +75,11 @@ export function findModels(from: readonly string[]): {
   const models: FoundModel[] = [];
   const missing: MissingModel[] = [];
   for (const { facts, packages, worker, files } of KNOWN) {
-    const folders = Object.entries(files).map(([name, pattern]) => ({
-      folder: packageFolder(name, from),
-      files: pattern,
-    }));
-    const isFound = (each: { folder: string | undefined; files: RegExp }): each is { folder: string; files: RegExp } =>
-      each.folder !== undefined;
-    if (folders.every(isFound)) models.push({ facts, worker, folders });
+    const folders = Object.entries(files).flatMap(([name, pattern]) => {
+      const folder = packageFolder(name, from);
+      return folder === undefined ? [] : [{ folder, files: pattern }];
+    });
+    if (folders.length === Object.keys(files).length) models.push({ facts, worker, folders });
     else missing.push({ facts, packages });
   }
   return { models, missing };

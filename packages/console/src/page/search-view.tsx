@@ -34,21 +34,6 @@ import { Handles, Noise } from './wire-pane.tsx';
 
 type Source = 'picture' | 'text' | 'vector' | 'file' | 'record';
 
-interface FormValues {
-  readonly source: Source;
-  readonly text: string;
-  readonly sentence: string;
-  readonly npy: { readonly name: string; readonly content: Npy } | undefined;
-  readonly row: string;
-  readonly id: string;
-  readonly limit: string;
-  readonly threshold: string;
-  readonly groupBy: string;
-  readonly payload: boolean;
-  readonly rerank: boolean;
-  readonly filter: readonly Row[];
-}
-
 interface Found {
   readonly probe: ArrayLike<number>;
   /** By a filter, groups or a threshold. */
@@ -59,11 +44,11 @@ interface Found {
   readonly fieldNames: readonly string[];
 }
 
-const EMPTY: FormValues = {
-  source: 'vector',
+const EMPTY = {
+  source: 'vector' as Source,
   text: '',
   sentence: '',
-  npy: undefined,
+  npy: undefined as { readonly name: string; readonly content: Npy } | undefined,
   row: '0',
   id: '',
   limit: '10',
@@ -71,8 +56,10 @@ const EMPTY: FormValues = {
   groupBy: '',
   payload: false,
   rerank: false,
-  filter: [],
+  filter: [] as readonly Row[],
 };
+
+type FormValues = Readonly<typeof EMPTY>;
 
 const SOURCES: readonly (readonly [Source, string])[] = [
   ['picture', 'Photo'],

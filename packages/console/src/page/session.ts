@@ -13,10 +13,7 @@ export interface Origin {
 export type Arrival =
   | { readonly state: 'arriving' }
   | ({ readonly state: 'here' } & Origin)
-  | {
-      readonly state: 'refused';
-      readonly why: string;
-    };
+  | { readonly state: 'refused'; readonly why: string };
 
 export const arrival: Signal<Arrival> = signal({ state: 'arriving' });
 

@@ -52,10 +52,6 @@ export async function accounted<T>(work: () => Promise<T>): Promise<{ readonly r
   const result = await work();
   const ended = performance.now();
   const own = exchanges.value.filter(({ number, operation }) => number > last && operation !== 'page');
-  return { result, account: accountOf(own, began, ended) };
-}
-
-function accountOf(own: readonly Exchange[], began: number, ended: number): Account {
   const query = own.find(({ operation }) => operation === 'search');
   const fetches = own.filter(({ operation }) => operation === 'getRecords');
   const steps: Step[] = [];
@@ -73,13 +69,8 @@ function accountOf(own: readonly Exchange[], began: number, ended: number): Acco
     add('receive, decrypt', query.endedAt ?? at, false, query.received);
   }
   const fetched = Math.max(0, ...fetches.map(({ endedAt = 0 }) => endedAt));
-  if (fetched > at)
-    add(
-      'fetch records',
-      fetched,
-      true,
-      fetches.reduce((sum, { received }) => sum + received, 0),
-    );
+  const bytes = fetches.reduce((sum, { received }) => sum + received, 0);
+  if (fetched > at) add('fetch records', fetched, true, bytes);
   add('rank', ended);
-  return { totalMs: ended - began, steps, query, fetches };
+  return { result, account: { totalMs: ended - began, steps, query, fetches } };
 }

@@ -110,48 +110,42 @@ function answerOf<T>(request: IDBRequest<T>): Promise<T> {
 
 const keyOf = ({ gallery, name }: Place) => `${name}\n${gallery}`;
 
-class StoredVersions implements VersionMemory {
-  readonly #database: IDBDatabase;
+function storedVersions(database: IDBDatabase): VersionMemory {
+  const rowsIn = (mode: IDBTransactionMode) =>
+    database.transaction(STORE, mode, { durability: 'strict' }).objectStore(STORE);
+  return {
+    async read(place) {
+      return (await answerOf<Row | undefined>(rowsIn('readonly').get(keyOf(place))))?.seen;
+    },
 
-  constructor(database: IDBDatabase) {
-    this.#database = database;
-  }
+    /** In one transaction, so two tabs cannot come between. */
+    update(place, change) {
+      return new Promise((resolve, reject) => {
+        const rows = rowsIn('readwrite');
+        const { transaction } = rows;
+        let result: Seen | undefined;
+        let failure: unknown;
+        const reading: IDBRequest<Row | undefined> = rows.get(keyOf(place));
+        reading.onsuccess = () => {
+          try {
+            result = change(reading.result?.seen);
+            if (result === undefined) rows.delete(keyOf(place));
+            else rows.put({ place, seen: result } satisfies Row, keyOf(place));
+          } catch (error) {
+            failure = error;
+            transaction.abort();
+          }
+        };
+        transaction.oncomplete = () => resolve(result);
+        transaction.onabort = () => reject(failure ?? transaction.error);
+      });
+    },
 
-  #rows(mode: IDBTransactionMode): IDBObjectStore {
-    return this.#database.transaction(STORE, mode, { durability: 'strict' }).objectStore(STORE);
-  }
-
-  async read(place: Place): Promise<Seen | undefined> {
-    return (await answerOf<Row | undefined>(this.#rows('readonly').get(keyOf(place))))?.seen;
-  }
-
-  /** In one transaction, so two tabs cannot come between. */
-  update(place: Place, change: (seen: Seen | undefined) => Seen | undefined): Promise<Seen | undefined> {
-    return new Promise((resolve, reject) => {
-      const rows = this.#rows('readwrite');
-      const { transaction } = rows;
-      let result: Seen | undefined;
-      let failure: unknown;
-      const reading: IDBRequest<Row | undefined> = rows.get(keyOf(place));
-      reading.onsuccess = () => {
-        try {
-          result = change(reading.result?.seen);
-          if (result === undefined) rows.delete(keyOf(place));
-          else rows.put({ place, seen: result } satisfies Row, keyOf(place));
-        } catch (error) {
-          failure = error;
-          transaction.abort();
-        }
-      };
-      transaction.oncomplete = () => resolve(result);
-      transaction.onabort = () => reject(failure ?? transaction.error);
-    });
-  }
-
-  async places(id: string): Promise<readonly Row[]> {
-    const all: Row[] = await answerOf(this.#rows('readonly').getAll());
-    return all.filter(({ seen }) => seen.id === id || seen.deletedIds?.includes(id));
-  }
+    async places(id) {
+      const all: Row[] = await answerOf(rowsIn('readonly').getAll());
+      return all.filter(({ seen }) => seen.id === id || seen.deletedIds?.includes(id));
+    },
+  };
 }
 
 /** Where a browser keeps nothing, what was seen is remembered until the page is closed. */
@@ -159,7 +153,7 @@ export async function openVersions(): Promise<{ readonly memory: VersionMemory; 
   try {
     const opening = indexedDB.open('hers console', 1);
     opening.onupgradeneeded = () => opening.result.createObjectStore(STORE);
-    return { memory: new StoredVersions(await answerOf(opening)), isKept: true };
+    return { memory: storedVersions(await answerOf(opening)), isKept: true };
   } catch {
     return { memory: new InMemoryVersions(), isKept: false };
   }

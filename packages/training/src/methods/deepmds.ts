@@ -217,7 +217,8 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
       settled.push({ figures, curve: { chain: stage, vectors: pass.people.count, points: outcome.curve } });
       if (p < passes.length - 1) continue;
       const used = { ...settings, chain: stage, seed, validation };
-      const curves = curvesUpTo(settled, chains.length, s);
+      // The curves of the stages up to this one, of every pass.
+      const curves = settled.filter((_, i) => i % chains.length <= s).map(({ curve }) => curve);
       bytes = encodeCompressor(bodyOf({ ...settings, chain: stage }, start), {
         ...{ method: name, settings: used, figures, curves },
       });
@@ -225,11 +226,6 @@ async function fit(name: string, task: Task<DeepMdsSettings>, context: Context):
     }
   }
   return bytes!;
-}
-
-/** The curves of the stages up to one, of every pass. */
-function curvesUpTo(settled: readonly Settled[], stagesOfPass: number, last: number): LearningCurve[] {
-  return settled.filter((_, i) => i % stagesOfPass <= last).map(({ curve }) => curve);
 }
 
 interface Stage extends Task<DeepMdsSettings> {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Random } from '@hers/vectors/random';
 import { largestProducts, product } from '../training/session.ts';
-import { LeadingEigen, symmetricEigen } from './eigen.ts';
+import { leadingEigen, symmetricEigen } from './eigen.ts';
 
 for (const n of [1, 2, 3, 17, 64])
   test(`a symmetric matrix of ${n} rows is put together again from its eigenvalues and orthonormal eigenvectors`, () => {
@@ -118,7 +118,7 @@ function matrixOf(values: readonly number[], n: number, seed: number): Float64Ar
 
 test('the leading axes span what the first eigenvectors of the whole decomposition do', async () => {
   const [n, count] = [90, 6];
-  const leading = new LeadingEigen(n, 1);
+  const leading = leadingEigen(n, 1);
   for (const seed of [3, 4]) {
     const matrix = matrixOf(
       Array.from({ length: n }, (_, i) => 100 / 1.5 ** i),
@@ -126,7 +126,7 @@ test('the leading axes span what the first eigenvectors of the whole decompositi
       seed,
     );
     const whole = symmetricEigen(matrix, n);
-    const { values, vectors } = await leading.of(matrix, count, 8);
+    const { values, vectors } = await leading(matrix, count, 8);
     near(values, whole.values.subarray(0, count), 1e-4);
     for (let i = 0; i < count; i++) {
       const [a, b] = [vectors, whole.vectors].map((all) => all.subarray(i * n, (i + 1) * n));
@@ -137,7 +137,7 @@ test('the leading axes span what the first eigenvectors of the whole decompositi
 
 test('a matrix of fewer axes than are asked for gives axes at right angles, and no more values', async () => {
   const [n, count] = [120, 30];
-  const { values, vectors } = await new LeadingEigen(n, 1).of(matrixOf([9, 4, 1], n, 5), count, 4);
+  const { values, vectors } = await leadingEigen(n, 1)(matrixOf([9, 4, 1], n, 5), count, 4);
   near(values, [9, 4, 1, ...new Array<number>(count - 3).fill(0)], 1e-4);
   const axes = { data: vectors, columns: n };
   const angles = await product(axes, axes, { transposed: 'second' });

@@ -165,45 +165,34 @@ function rotateRows(z: Float64Array, n: number, i: number, s: number, c: number)
 /** Axes beside those asked for, which carry what would disturb the last of them. */
 const SPARE = 16;
 
-/** For matrices of one size; each search begins where the last one ended. */
-export class LeadingEigen {
-  readonly #n: number;
-  readonly #threads: number;
-  /** Where the last search ended, for a matrix that is like the last one. */
-  #start: Float64Array | undefined;
-
-  constructor(n: number, threads: number) {
-    this.#n = n;
-    this.#threads = threads;
-  }
-
-  /** The first `count` eigenvalues and vectors, from the largest. */
-  async of(matrix: Float64Array, count: number, iterations: number): Promise<Eigen> {
-    const [n, threads] = [this.#n, this.#threads];
+/**
+ * Finds the first `count` eigenvalues and vectors, from the largest, of matrices of one size. Each
+ * search begins where the last one ended.
+ */
+export function leadingEigen(n: number, threads: number) {
+  let start: Float64Array | undefined;
+  return async (matrix: Float64Array, count: number, iterations: number): Promise<Eigen> => {
     const rows = Math.min(n, count + SPARE);
     // There is nothing to gain where most axes are wanted.
     if (2 * rows >= n) return first(symmetricEigen(matrix, n), count, n);
     const m = { data: new Float32Array(matrix), columns: n };
     const times = async (x: Float64Array) =>
       new Float64Array(await product({ data: new Float32Array(x), columns: n }, m, { threads }));
-    let axes = this.#start?.length === rows * n ? this.#start : await orthonormal(drawnAxes(rows, n), rows, n, threads);
+    const random = new Random(n, rows);
+    const drawn = () => Float64Array.from({ length: rows * n }, () => random.normal());
+    let axes = start?.length === rows * n ? start : await orthonormal(drawn(), rows, n, threads);
     for (let i = 0; i < iterations; i++) axes = await orthonormal(await times(axes), rows, n, threads);
     const along = { data: axes, columns: n };
     const quotients = await product(along, { data: await times(axes), columns: n }, { threads, transposed: 'second' });
     const small = symmetricEigen(symmetric(quotients, rows), rows);
     const turned = await product({ data: small.vectors, columns: rows }, along, { threads });
-    this.#start = turned;
+    start = turned;
     return first({ values: small.values, vectors: turned }, count, n);
-  }
+  };
 }
 
 function first({ values, vectors }: Eigen, count: number, n: number): Eigen {
   return { values: values.slice(0, count), vectors: vectors.slice(0, count * n) };
-}
-
-function drawnAxes(rows: number, n: number): Float64Array {
-  const random = new Random(n, rows);
-  return Float64Array.from({ length: rows * n }, () => random.normal());
 }
 
 /**

@@ -8,7 +8,7 @@ import { appliedLinear } from './compressor-graph.ts';
 import {
   classMeans,
   type Eigen,
-  LeadingEigen,
+  leadingEigen,
   mean,
   scatter,
   spreadOfMeans,
@@ -43,7 +43,7 @@ export async function fitPca(
   const { values, vectors } =
     d <= MOST_COORDINATES
       ? symmetricEigen(spread, d)
-      : await new LeadingEigen(d, threads).of(spread, Math.max(dimension, AXES), ITERATIONS);
+      : await leadingEigen(d, threads)(spread, Math.max(dimension, AXES), ITERATIONS);
   const axes = vectors.slice(0, dimension * d);
   const keptBy = (first: number) =>
     values.subarray(0, first).reduce((sum, value) => sum + Math.max(0, value), 0) / trace;
@@ -126,7 +126,7 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
   const total = ofVectors.spread.map((x, i) => (x * count + scatterWithin[i]) / count);
   const vectors = await congruence(within.vectors, total, d, threads);
   const classes = await congruence(within.vectors, ofClasses.spread, d, threads);
-  const leading = new LeadingEigen(d, threads);
+  const leading = leadingEigen(d, threads);
 
   const whitened = ({ shrinkage, classes: weight }: Point) => {
     const scale = shrunk(within, shrinkage).values.map((value) => 1 / Math.sqrt(value));
@@ -146,7 +146,7 @@ export async function linearFamily(set: TrainingSet, threads = 1): Promise<Famil
   return {
     async roughly(point, dimension) {
       const { scale, matrix } = whitened(point);
-      return mapOf(point, scale, await leading.of(matrix, dimension, FEW_ITERATIONS), dimension);
+      return mapOf(point, scale, await leading(matrix, dimension, FEW_ITERATIONS), dimension);
     },
     async at(point, dimension) {
       const { scale, matrix } = whitened(point);

@@ -1,6 +1,7 @@
 // What a compressor is worth to strangers: measured on identities it has not seen.
 
 import { multiplyTransposed } from '@hers/compress/multiply';
+import { matedPlaces } from '@hers/vectors/accuracy';
 import { appliedLinear, type Body, loadBody } from '../methods/compressor-graph.ts';
 import type { LinearMap } from '../methods/linear.ts';
 import { product } from './session.ts';
@@ -128,10 +129,7 @@ function gathered(vectors: Float32Array, classes: Int32Array, strangers: Float32
   all.set(vectors);
   all.set(strangers, vectors.length);
   const gallery = unitRows(all, dimension);
-  const sizes = new Map<number, number>();
-  for (const klass of classes) sizes.set(klass, (sizes.get(klass) ?? 0) + 1);
-  const probes = Array.from(classes.keys()).filter((i) => sizes.get(classes[i])! > 1);
-  return { gallery, dimension, count: gallery.length / dimension, probes };
+  return { gallery, dimension, count: gallery.length / dimension, probes: Array.from(matedPlaces(classes)) };
 }
 
 /** Counts probes that have their own class first. Writes over their scores with themselves. */

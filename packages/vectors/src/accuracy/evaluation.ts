@@ -88,31 +88,32 @@ export function evaluation(
     if (!numbers.has(labels[i])) numbers.set(labels[i], numbers.size);
     return numbers.get(labels[i])!;
   });
-  const options = { seed, draws };
+  const given: Given = { scores, person, people: numbers.size, seed, draws };
   return {
     vectors: count,
     people: numbers.size,
-    identification: identification(scores, person, numbers.size, ranks, options),
-    openSet: openSet(scores, person, numbers.size, options),
-    verification: verification(scores, person, numbers.size, impostors, options),
+    identification: identification(given, ranks),
+    openSet: openSet(given),
+    verification: verification(given, impostors),
   };
 }
 
-type Draws = { readonly seed: number; readonly draws: number };
-
-function rowOf(scores: Float32Array, count: number, i: number): Float32Array {
-  return scores.subarray(i * count, (i + 1) * count);
+/** Scores, whose vectors they are of, and how people are drawn again. */
+interface Given {
+  readonly scores: Float32Array;
+  readonly person: Int32Array;
+  readonly people: number;
+  readonly seed: number;
+  readonly draws: number;
 }
 
-function identification(
-  scores: Float32Array,
-  person: Int32Array,
-  people: number,
-  most: number,
-  options: Draws,
-): Evaluation['identification'] {
+/** Scores of one vector with all. */
+const rowOf = ({ scores, person }: Given, i: number) => scores.subarray(i * person.length, (i + 1) * person.length);
+
+function identification(given: Given, most: number): Evaluation['identification'] {
+  const { person, people } = given;
   const probes = matedPlaces(person);
-  const ranks = Int32Array.from(probes, (i) => rankOfMate(rowOf(scores, person.length, i), person, person[i], i));
+  const ranks = Int32Array.from(probes, (i) => rankOfMate(rowOf(given, i), person, person[i], i));
   const cmc = bootstrapped(
     people,
     (weights) => {
@@ -125,7 +126,7 @@ function identification(
       let sum = 0;
       return Array.from(within.subarray(1), (weight) => (sum += weight) / total);
     },
-    options,
+    given,
   );
   const searched = new Set(Array.from(probes, (i) => person[i])).size;
   return { probes: probes.length, people: searched, cmc: cmc.map((each) => ofRate(each, searched)) };
@@ -158,12 +159,13 @@ export function enrolment(
   return { enrolled, mated, strangers };
 }
 
-function openSet(scores: Float32Array, person: Int32Array, people: number, options: Draws): Evaluation['openSet'] {
-  const { enrolled, mated, strangers } = enrolment(person, people, options.seed);
+function openSet(given: Given): Evaluation['openSet'] {
+  const { person } = given;
+  const { enrolled, mated, strangers } = enrolment(person, given.people, given.seed);
   const whose = Int32Array.from(enrolled, (i) => person[i]);
   /** The score of the mate if it came first. Ties go to the stranger. */
   const mateScore = (i: number) => {
-    const row = rowOf(scores, person.length, i);
+    const row = rowOf(given, i);
     let [mate, other] = [-Infinity, -Infinity];
     for (let e = 0; e < enrolled.length; e++) {
       if (whose[e] === person[i]) mate = row[enrolled[e]];
@@ -172,7 +174,7 @@ function openSet(scores: Float32Array, person: Int32Array, people: number, optio
     return mate > other ? mate : -Infinity;
   };
   const top = (i: number) => {
-    const row = rowOf(scores, person.length, i);
+    const row = rowOf(given, i);
     return enrolled.reduce((best, e) => Math.max(best, row[e]), -Infinity);
   };
   const of = (places: number[], score: (i: number) => number) =>
@@ -185,28 +187,22 @@ function openSet(scores: Float32Array, person: Int32Array, people: number, optio
     enrolled: enrolled.length,
     mated: mated.length,
     strangers: strangers.length,
-    ...curveOf(genuine, impostor, FPIRS, people, options),
+    ...curveOf(genuine, impostor, FPIRS, given),
   };
 }
 
-function verification(
-  scores: Float32Array,
-  person: Int32Array,
-  people: number,
-  most: number,
-  options: Draws,
-): Evaluation['verification'] {
-  const { genuine, impostor, impostorsOf } = pairsOf(scores, person, people, most, options.seed);
+function verification(given: Given, most: number): Evaluation['verification'] {
+  const { genuine, impostor, impostorsOf } = pairsOf(given, most);
   const [genuines, impostors] = [genuine.scores.length, impostor.scores.length];
   const isEnough = genuines >= ERRORS && impostors >= ERRORS;
   const [eer] = isEnough
-    ? bootstrapped(people, (weights) => [equalErrorRate(genuine, impostor, weights)], options)
+    ? bootstrapped(given.people, (weights) => [equalErrorRate(genuine, impostor, weights)], given)
     : [];
   return {
     genuine: genuines,
     impostor: impostors,
     impostorsOf,
-    ...curveOf(genuine, impostor, FMRS, people, options),
+    ...curveOf(genuine, impostor, FMRS, given),
     ...(eer === undefined ? {} : { equalErrorRate: ofRate(eer, new Set(genuine.first).size) }),
   };
 }
@@ -215,13 +211,7 @@ function verification(
  * Outcomes of pairs. Those of one person all count. Of the others each is taken with the same
  * chance, until there are as many as wanted (Knuth, "Seminumerical Algorithms", 3.4.2, S).
  */
-function pairsOf(
-  scores: Float32Array,
-  person: Int32Array,
-  people: number,
-  most: number,
-  seed: number,
-): { genuine: Outcomes; impostor: Outcomes; impostorsOf: number } {
+function pairsOf({ scores, person, people, seed }: Given, most: number) {
   const count = person.length;
   const sizes = new Float64Array(people);
   for (const each of person) sizes[each]++;
@@ -259,13 +249,13 @@ function curveOf(
   genuine: Outcomes,
   impostor: Outcomes,
   rates: readonly number[],
-  people: number,
-  options: Draws,
+  given: Given,
 ): { curve: AtRate[]; at: AtRate[] } {
+  const { people } = given;
   const { length } = impostor.scores;
   const enough = CURVE.filter((rate) => rate * length >= ERRORS && genuine.scores.length >= ERRORS);
   const missed =
-    enough.length === 0 ? [] : bootstrapped(people, (weights) => missedAt(genuine, impostor, enough, weights), options);
+    enough.length === 0 ? [] : bootstrapped(people, (weights) => missedAt(genuine, impostor, enough, weights), given);
   const thresholds = thresholdsAt(impostor, enough, new Float64Array(people).fill(1));
   const whose = new Set(genuine.first).size;
   const curve = enough.map((rate, i) => ({ rate, missed: ofRate(missed[i], whose), threshold: thresholds[i] }));
