@@ -70,6 +70,7 @@ export class LoadedKeys {
   readonly #waiting = new Map<number, Waiting>();
   #jobs = 0;
   #queries = 0;
+  #isEnding = false;
 
   constructor(lost: () => void) {
     this.#worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
@@ -77,7 +78,8 @@ export class LoadedKeys {
     this.#worker.on('message', (answer: EvaluationAnswer) => {
       const waiting = this.#waiting.get(answer.job);
       this.#waiting.delete(answer.job);
-      if (this.#waiting.size === 0) this.#worker.unref();
+      // Stays referenced while it ends, or the process could be over before.
+      if (this.#waiting.size === 0 && !this.#isEnding) this.#worker.unref();
       if ('value' in answer) waiting?.resolve(answer.value as never);
       else waiting?.reject(failed(answer.failed));
     });
@@ -139,6 +141,7 @@ export class LoadedKeys {
   }
 
   async close(): Promise<void> {
+    this.#isEnding = true;
     await this.#worker.terminate();
   }
 }
