@@ -13,11 +13,8 @@ const SHELL = '/bin/sh';
 const stop = new AbortController();
 let stoppedAt = 0;
 // A terminal that closes (SIGHUP) wants what SIGTERM wants.
-for (const [name, signal] of [
-  ['SIGINT', 'SIGINT'],
-  ['SIGTERM', 'SIGTERM'],
-  ['SIGHUP', 'SIGTERM'],
-] as const) {
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  const signal = name === 'SIGINT' ? name : 'SIGTERM';
   process.on(name, () => {
     // The first asks for an orderly end, the second gets any end: a folder survives that as it
     // survives a crash.
@@ -42,9 +39,9 @@ function endNow(signal: 'SIGINT' | 'SIGTERM'): never {
 }
 
 /**
- * Ends the process whatever it waits for. Node itself would wait for threads that are in the middle
- * of a call of the system, to a disk that does not answer for one, or of SQLite. Another program in
- * the place of this one waits for nobody; all that it does is to end with the exit code.
+ * Ends the process whatever it waits for. Node itself would wait for threads that are in a call of
+ * the system, or of SQLite: for a disk that does not answer, say. Another program in the place of
+ * this one waits for nobody; all it does is to end with the exit code (docs/tuning.md).
  */
 function exitNow(code: number): never {
   const { stdin } = process;

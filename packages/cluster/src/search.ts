@@ -19,7 +19,7 @@ const SILENCE_MS = 5_000;
 /**
  * A node that is silent for so long, and several times as long as its peers took for all they were
  * asked, is much slower than they are: another replica is asked as well. Where nothing is known of
- * peers, for the longer time.
+ * peers, for the longer time (docs/tuning.md).
  */
 const HEDGE_MS = 200;
 const HEDGE_TIMES = 3;
