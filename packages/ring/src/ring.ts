@@ -575,3 +575,12 @@ function residue(x: bigint, p: number): number {
   const prime = BigInt(p);
   return Number(((x % prime) + prime) % prime);
 }
+
+/** Returns 32 bytes from the platform's CSPRNG (Web Crypto, in Node and in browsers). */
+export function randomSeed(): Uint8Array {
+  return randomBytes(32);
+}
+
+export function randomBytes(length: number): Uint8Array {
+  return crypto.getRandomValues(new Uint8Array(length));
+}

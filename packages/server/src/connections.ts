@@ -4,7 +4,7 @@
 import type { Socket } from 'node:net';
 import { HersError } from '@hers/service';
 import { JSON_TYPE, refusalOf } from './errors.ts';
-import { half } from './gate.ts';
+import { half } from './limits.ts';
 
 /** For the last bytes of the last answers. */
 const FLUSH_MS = 100;

@@ -2,7 +2,17 @@
 // what an unknown error holds.
 
 import { type ErrorBody, encodeError, HersError } from '@hers/service';
-import { Overloaded } from './gate.ts';
+
+/** OVERLOADED, with the seconds after which it makes sense to try again. */
+export class Overloaded extends HersError {
+  readonly retryAfter: number;
+
+  constructor(message: string, retryAfter: number) {
+    super('OVERLOADED', message);
+    // Not shown, but sent as a header.
+    this.retryAfter = Math.max(1, Math.ceil(retryAfter));
+  }
+}
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 

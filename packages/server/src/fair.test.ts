@@ -17,8 +17,7 @@ import type { FastifyReply } from 'fastify';
 import { FACES, filled, head, held, measure, metrics, open, post, settled } from '../testing/clients.ts';
 import { collectedLog, selfSigned, served } from '../testing/server.ts';
 import { Answer, MIN_RATE, Pace } from './body.ts';
-import { Rates } from './gate.ts';
-import { Guests } from './guests.ts';
+import { Guests, Rates } from './guests.ts';
 import { TokenStore } from './tokens.ts';
 
 describe('the pace of a client', () => {

@@ -6,8 +6,7 @@ import { HersError, isCollectionName } from '@hers/service';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { drain } from './body.ts';
 import { Call } from './call.ts';
-import { JSON_TYPE, type Refusal, refusalOf } from './errors.ts';
-import { Overloaded } from './gate.ts';
+import { JSON_TYPE, Overloaded, type Refusal, refusalOf } from './errors.ts';
 import { Guest } from './guests.ts';
 import { checkChange, isPreflight } from './pages.ts';
 import type { Parts } from './parts.ts';
@@ -201,7 +200,7 @@ function endWith(request: FastifyRequest, { raw }: FastifyReply, { ending }: Gue
   const timer = seconds === undefined ? undefined : setTimeout(late, 1000 * seconds);
   raw.once('close', () => {
     clearTimeout(timer);
-    gone();
+    if (!raw.writableFinished) gone();
   });
   if (raw.destroyed) gone();
   // An answer that is on its way as a whole ends with its connection.

@@ -3,6 +3,9 @@
 
 import { HersError } from '@hers/service';
 
+/** Half of what there is, but something. */
+export const half = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.floor(count / 2)));
+
 interface Limit {
   readonly default: number;
   readonly minimum: number;

@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { HersError } from '@hers/service';
 import { returnFreedMemory } from '@hers/store';
-import { Overloaded } from './gate.ts';
+import { Overloaded } from './errors.ts';
 
 /** Bytes of garbage that are worth a collection, which takes some ten milliseconds. */
 const MIN_GARBAGE = 2 ** 25;

@@ -18,8 +18,9 @@ import {
   type Service,
   type ShardCoverage,
 } from '@hers/service';
-import { half, Overloaded } from './gate.ts';
+import { Overloaded } from './errors.ts';
 import { type Piece, Pieces } from './items.ts';
+import { half } from './limits.ts';
 import type { Hold } from './memory.ts';
 
 export interface ScanOptions {
