@@ -44,7 +44,7 @@ export class HersCommand extends Command {
   }
 
   /** An option that takes a number of this kind. */
-  number(flags: string, description: string, kind?: keyof typeof NUMBERS, byDefault?: number): this {
+  number(flags: string, description: string, kind?: NumberKind, byDefault?: number): this {
     return this.addOption(numberOption(flags, description, kind).default(byDefault));
   }
 
@@ -90,15 +90,17 @@ class HelpWithExamples extends Help {
   }
 }
 
-/** Kinds of numbers, in words, and whether a text is one. */
-const NUMBERS = {
-  any: ['a number', (text: string) => text.trim() !== '' && Number.isFinite(Number(text))],
-  whole: ['a whole number from 1 up', (text: string) => Number.isSafeInteger(Number(text)) && Number(text) >= 1],
-  row: ['a whole number from 0 up', (text: string) => /^\d{1,15}$/.test(text)],
-  port: ['a number from 0 to 65535', (text: string) => /^\d{1,5}$/.test(text) && Number(text) <= 65535],
-} as const;
+type NumberKind = 'any' | 'whole' | 'row' | 'port';
 
-export function numberOption(flags: string, description: string, kind: keyof typeof NUMBERS = 'any'): Option {
+/** Kinds of numbers, in words, and whether a text is one. */
+const NUMBERS: Readonly<Record<NumberKind, readonly [words: string, isOne: (text: string) => boolean]>> = {
+  any: ['a number', (text) => text.trim() !== '' && Number.isFinite(Number(text))],
+  whole: ['a whole number from 1 up', (text) => Number.isSafeInteger(Number(text)) && Number(text) >= 1],
+  row: ['a whole number from 0 up', (text) => /^\d{1,15}$/.test(text)],
+  port: ['a number from 0 to 65535', (text) => /^\d{1,5}$/.test(text) && Number(text) <= 65535],
+};
+
+export function numberOption(flags: string, description: string, kind: NumberKind = 'any'): Option {
   const [words, isOne] = NUMBERS[kind];
   const option = new Option(flags, description);
   return option.argParser((text) => {

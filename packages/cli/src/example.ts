@@ -79,7 +79,10 @@ const rowOf = ({ vectors, dimension }: PlainCollection, row: number) =>
   vectors.subarray(row * dimension, (row + 1) * dimension);
 
 /** Makes the gallery in an empty folder; returns its sealed key, and what the page shows. */
-export async function makeExampleGallery(folder: string, signal: AbortSignal) {
+export async function makeExampleGallery(
+  folder: string,
+  signal: AbortSignal,
+): Promise<{ readonly keyFile: string; readonly example: ExampleGallery }> {
   using key = MasterSeed.generate();
   const database = new Database(await openStore(folder), { key });
   const world = exampleFaces();
@@ -127,8 +130,7 @@ export async function makeExampleGallery(folder: string, signal: AbortSignal) {
     await database.close();
   }
   const keyFile = await sealKey(key, PASSPHRASE, KEY_COST);
-  const example: ExampleGallery = { passphrase: PASSPHRASE, collections: { faces, sentences } };
-  return { keyFile, example };
+  return { keyFile, example: { passphrase: PASSPHRASE, collections: { faces, sentences } } };
 }
 
 export const SENTENCES: Readonly<Record<string, readonly string[]>> = {

@@ -72,14 +72,16 @@ export class CommandError extends Error {
   }
 }
 
-const refusal =
-  (exit: Exit) =>
-  (message: string, next?: string, code?: string): CommandError =>
-    new CommandError(exit, message, next, code);
+type Refusal = (message: string, next?: string, code?: string) => CommandError;
 
-export const usageError = refusal(EXIT.usage);
-export const inputError = refusal(EXIT.input);
-export const absentError = refusal(EXIT.absent);
+const refusal =
+  (exit: Exit): Refusal =>
+  (...said) =>
+    new CommandError(exit, ...said);
+
+export const usageError: Refusal = refusal(EXIT.usage);
+export const inputError: Refusal = refusal(EXIT.input);
+export const absentError: Refusal = refusal(EXIT.absent);
 
 function nameOf(exit: Exit): string {
   return Object.entries(EXIT)

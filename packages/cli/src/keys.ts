@@ -16,6 +16,10 @@ export function versionsOf(key: string): VersionFile {
   return new VersionFile(`${key}.seen.json`);
 }
 
+interface Resealing extends Pick<SecretSource, 'flag'> {
+  readonly unsealed: boolean;
+}
+
 export class Keys {
   readonly #context: Context;
   #warned = false;
@@ -91,7 +95,7 @@ export class Keys {
   }
 
   /** The same key behind another passphrase, or behind none. */
-  async reseal(path: string, { flag, unsealed }: Pick<SecretSource, 'flag'> & { readonly unsealed: boolean }) {
+  async reseal(path: string, { flag, unsealed }: Resealing): Promise<void> {
     isFileThere(path); // a link can be read through, and is not replaced
     using seed = await this.open();
     const text = await this.#written(seed, unsealed, {

@@ -134,11 +134,13 @@ export interface Finding {
 }
 
 export const ok = (check: string, found: string): Finding => ({ check, level: 'ok', found });
+type Advised = (check: string, found: string, advice: string) => Finding;
+
 const advised =
-  (level: Level) =>
-  (check: string, found: string, advice: string): Finding => ({ check, level, found, advice });
-export const note = advised('note');
-export const problem = advised('problem');
+  (level: Level): Advised =>
+  (check, found, advice) => ({ check, level, found, advice });
+export const note: Advised = advised('note');
+export const problem: Advised = advised('problem');
 
 /** Beyond any cache. */
 const BYTES_EACH = 2 ** 26;

@@ -26,15 +26,21 @@ import {
 import { type CollectionKey, encryptBlock, encryptQuery, MasterSeed } from '@hers/scheme/secret';
 import { encryptShortQuery, makeDeviceKey, makeEvaluationKeys, ResponseSecrets } from '@hers/scheme/secret/open';
 
+export interface ScoreError {
+  /** Root mean square, by rounding alone and in all. */
+  readonly rounding: number;
+  readonly total: number;
+  /** The mean of all errors: far from zero where coordinates are smaller than a rounding step. */
+  readonly bias: number;
+  /** Scores that were compared. */
+  readonly scores: number;
+}
+
 const TEMPLATES = 200;
 const PROBES = 8;
 
-/**
- * Encrypts one block, searches it, and compares; the key is thrown away. Gives root mean squares,
- * by rounding alone and in all, and the mean of all errors: that is far from zero where coordinates
- * are smaller than a rounding step.
- */
-export function scoreError(plan: Plan, rows: readonly Float32Array[]) {
+/** Encrypts one block, searches it, and compares; the key is thrown away. */
+export function scoreError(plan: Plan, rows: readonly Float32Array[]): ScoreError {
   const step = Math.max(1, Math.floor(rows.length / TEMPLATES));
   const templates = rows.filter((_, i) => i % step === 0).slice(0, TEMPLATES);
   const gallery = flat(templates);

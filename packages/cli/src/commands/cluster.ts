@@ -118,7 +118,11 @@ async function connecting(context: Context, { nodeTokenFile, clusterFiles, allow
 }
 
 /** What opens a connection to the node of an address. */
-export async function linksTo(token?: string, insecure?: boolean, certificate?: NodeCertificate) {
+export async function linksTo(
+  token?: string,
+  insecure?: boolean,
+  certificate?: NodeCertificate,
+): Promise<(url: string) => HttpShards> {
   const { certifiedBy, HttpShards } = await import('@hers/cluster');
   const options = given({ token, insecure, certified: certificate && certifiedBy(certificate) });
   return (url: string) => new HttpShards(url, options);

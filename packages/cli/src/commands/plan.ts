@@ -111,7 +111,7 @@ async function recommend(context: Context, argument: string, options: PlanOption
  * By how much the nearest neighbour of each vector is ahead of the second, and the squared distance
  * of the nearest. Copies of one vector are as good as one another, so they are left out.
  */
-export function neighbourGaps(rows: readonly Float32Array[], metric: Metric) {
+export function neighbourGaps(rows: readonly Float32Array[], metric: Metric): { gap: number; nearest: number }[] {
   const squares = rows.map((row) => dot(row, row));
   const gaps: { gap: number; nearest: number }[] = [];
   rows.forEach((row, i) => {

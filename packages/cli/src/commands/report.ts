@@ -13,6 +13,7 @@ import { inputError, usageError } from '../exit.ts';
 import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions } from '../input/vectors.ts';
 import { mayReplace, writeOrReplace } from '../private-file.ts';
+import type { Measured } from '../report/document.ts';
 import { commit, VERSION } from '../version.ts';
 
 interface ReportOptions extends VectorOptions {
@@ -100,9 +101,7 @@ async function report(context: Context, argument: string, options: ReportOptions
 }
 
 /** All that a report says. */
-export type Measured = Awaited<ReturnType<typeof measure>>;
-
-async function measure(context: Context, argument: string, options: ReportOptions) {
+async function measure(context: Context, argument: string, options: ReportOptions): Promise<Measured> {
   const { environment, signal } = context;
   const { profile, sample, draws, random: seed } = options;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
@@ -158,7 +157,6 @@ async function measure(context: Context, argument: string, options: ReportOption
     compressor: compressor && {
       ...{ file: basename(options.compressor!), method: compressor.method, dimension: compressor.outputDimension },
     },
-    // In the clear is in the same process; the error is of scores against those in the clear.
     encrypted: { ...encrypted, plainSeconds, error: errorOf(scores, plain) },
     protection: protection({
       ...{ vectors: taken, dimension, labels: classes, profile, seed },

@@ -1,12 +1,51 @@
 // What a report says, from what was measured.
 
+import type { Plan } from '@hers/client';
 import type { AtRate, Evaluation, Interval } from '@hers/vectors/accuracy';
-import type { Measured } from '../commands/report.ts';
+import type { Machine } from '@hers/vectors/machine';
 import { count, duration, size } from '../output.ts';
 import { type Line, linePlot, type Part } from './page.ts';
-import type { Crossed, Mean } from './protection.ts';
+import type { Crossed, Mean, Protection } from './protection.ts';
 
-type Way = Measured['ways'][number];
+export interface Way {
+  /** In the clear, compressed, encrypted. */
+  readonly name: string;
+  readonly evaluation: Evaluation;
+}
+
+export interface Measured {
+  readonly file: string;
+  readonly command: string;
+  /** SHA-256 of the files that were read. */
+  readonly digests: readonly { readonly file: string; readonly sha256: string }[];
+  readonly date: string;
+  readonly version: string;
+  /** Of the sources, where it is known. */
+  readonly commit?: string | undefined;
+  readonly machine: Machine;
+  readonly seed: number;
+  readonly draws: number;
+  readonly vectors: {
+    readonly of: number;
+    readonly taken: number;
+    readonly people: number;
+    readonly dimension: number;
+  };
+  readonly compressor?: { readonly file: string; readonly method: string; readonly dimension: number } | undefined;
+  readonly ways: readonly Way[];
+  readonly encrypted: {
+    readonly plan: Plan;
+    readonly bytes: number;
+    readonly searchSeconds: number;
+    /** In the clear, in the same process. */
+    readonly plainSeconds: number;
+    readonly enrolSeconds: number;
+    readonly sameAfterRotation: number;
+    /** Of scores, against those in the clear: root mean square and mean. */
+    readonly error: { readonly rms: number; readonly bias: number };
+  };
+  readonly protection: Protection;
+}
 
 export function documentOf(measured: Measured): Part[] {
   return [

@@ -4,7 +4,19 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect, MasterSeed, type Profile } from '@hers/client';
+import { connect, MasterSeed, type Plan, type Profile } from '@hers/client';
+
+export interface EncryptedScores {
+  /** A row for each vector; where a match was not among the first ten thousand, −2. */
+  readonly scores: Float32Array;
+  readonly plan: Plan;
+  /** Of the folder. */
+  readonly bytes: number;
+  readonly searchSeconds: number;
+  readonly enrolSeconds: number;
+  /** After a rotation of the key, the share of vectors whose best match is the same as before. */
+  readonly sameAfterRotation: number;
+}
 
 /** The most matches that one search returns. */
 const MOST = 10_000;
@@ -12,16 +24,13 @@ const BATCH = 16;
 /** Searches that are made again after the rotation. */
 const AGAIN = 50;
 
-/**
- * Scores of every vector with every other, a row for each; where a match was not among the first
- * ten thousand, −2. After a rotation of the key, the share of vectors whose best match is the same.
- */
+/** Scores of every vector with every other. */
 export async function encryptedScores(
   vectors: Float32Array,
   dimension: number,
   profile: Profile,
   { signal, onProgress }: { readonly signal: AbortSignal; readonly onProgress: (done: number) => void },
-) {
+): Promise<EncryptedScores> {
   const count = vectors.length / dimension;
   const folder = await mkdtemp(join(tmpdir(), 'hers-report-'));
   const database = await connect(`file:${join(folder, 'gallery')}`, { key: MasterSeed.generate() });

@@ -35,6 +35,60 @@ export interface Mean {
   readonly error: number;
 }
 
+export interface Protection {
+  /** Templates and their coordinates in the attacks on ciphertexts. */
+  readonly templates: number;
+  readonly dimension: number;
+  /** How evenly coefficients are spread over 256 equal parts of their range. */
+  readonly confidentiality: {
+    /** χ² over its 255 degrees of freedom: 1 is what uniform ones have. */
+    readonly block: number;
+    readonly query: number;
+    /** Of the coordinates of the same templates, over their own range. */
+    readonly unprotected: number;
+    /** 95 % of uniform ones lie between. */
+    readonly likely: readonly [number, number];
+  };
+  /** The cosine of a template or a probe and what each attacker makes of it. */
+  readonly irreversibility: {
+    /** From the block's ciphertext, taken for templates. */
+    readonly ciphertext: Mean;
+    /** By the mean of other people's vectors, which needs no attack. */
+    readonly guess: Mean;
+    /**
+     * Of a probe, from the block and its decrypted scores, by an attacker that has learned from
+     * blocks and searches of its own.
+     */
+    readonly rehearsed?: Mean;
+    /** From stolen compressed vectors, by what was learned on other people. */
+    readonly compressed?: Mean;
+    /** Of a probe, from its decrypted scores and those of so many probes that are known. */
+    readonly knownProbes?: Mean & { readonly known: number };
+    /** Of a probe, from its scores with known templates. */
+    readonly scores: Mean;
+  };
+  readonly unlinkability: {
+    readonly pairs: number;
+    readonly twoKeys: number;
+    readonly oneKey: number;
+    /** Of shuffled pairs: what so few pairs come to where there is nothing to link. */
+    readonly chance: number;
+    /** 95 % of them come to less. */
+    readonly likely: number;
+    /** Of the vectors themselves, unprotected. */
+    readonly unprotected: number;
+  };
+  readonly renewability: {
+    readonly probes: number;
+    /** Queries under the new key, and an old block. */
+    readonly oldBlock: Crossed;
+    /** Queries under the old key, and a new block. */
+    readonly newBlock: Crossed;
+    /** What guessing comes to. */
+    readonly chance: number;
+  };
+}
+
 export interface Crossed {
   /** Probes whose best score is that of their own template. */
   readonly found: number;
@@ -71,7 +125,7 @@ export interface ProtectionInput extends Rows {
 const unitRows = ({ vectors, dimension }: Rows, places: readonly number[]) =>
   places.map((i) => unitVectors(vectors.subarray(i * dimension, (i + 1) * dimension), dimension));
 
-export function protection(input: ProtectionInput) {
+export function protection(input: ProtectionInput): Protection {
   const { labels, profile, seed } = input;
   const indexed = input.short ?? input;
   const random = new Random(seed, 0x24745);
@@ -82,7 +136,6 @@ export function protection(input: ProtectionInput) {
     templates: chosen.length,
     dimension: indexed.dimension,
     confidentiality: spreading(templates, profile),
-    // The cosine of a template or a probe and what each attacker makes of it.
     irreversibility: {
       ciphertext: fromCiphertext(templates, profile),
       guess: fromMean(templates),
@@ -152,10 +205,6 @@ function unevenness(values: Iterable<number>): number {
   return counts.reduce((sum, seen) => sum + (seen - n / BINS) ** 2 / (n / BINS), 0) / (BINS - 1);
 }
 
-/**
- * How evenly coefficients are spread over equal parts of their range: 1 is what uniform ones have,
- * and 95 % of these lie between the `likely` two. Unprotected coordinates have their own range.
- */
 function spreading(templates: readonly Float32Array[], profile: Profile) {
   const dimension = templates[0]!.length;
   const enrolled = new Enrolled(templates, profile);
@@ -296,11 +345,7 @@ function fromScores(templates: readonly Float32Array[], dimension: number): Mean
   return meanOf(probes.map((probe) => cosine(probe, reconstruct(known.map((template) => dot(template, probe))))));
 }
 
-/**
- * Links by the correlation of the coefficients of two ciphertexts. By chance is what
- * so few pairs come to where there is nothing to link, and 95 % of shuffled ones come to less than
- * `likely`.
- */
+/** The linking function: the correlation of the coefficients of two ciphertexts. */
 function linking(
   templates: readonly Float32Array[],
   profile: Profile,

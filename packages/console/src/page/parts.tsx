@@ -210,18 +210,23 @@ export function FileChoice({ id, label, chosen, none, accept, onFile }: FileChoi
   );
 }
 
-/**
- * Work that a view was asked for: whether it goes on, and what went wrong with it. `say` makes a
- * sentence of an error.
- */
-export function useTask() {
+/** Work that a view was asked for: whether it goes on, and what went wrong with it. */
+export interface Task {
+  readonly isBusy: boolean;
+  readonly problem: string | undefined;
+  /** `say` makes a sentence of an error. */
+  run(work: () => Promise<void> | void, say?: (error: unknown) => string): Promise<void>;
+  fail(problem: string | undefined): void;
+}
+
+export function useTask(): Task {
   const isBusy = useSignal(false);
   const problem = useSignal<string | undefined>(undefined);
   return {
     isBusy: isBusy.value,
     problem: problem.value,
-    fail: (text: string | undefined) => void (problem.value = text),
-    async run(work: () => Promise<void> | void, say = messageOf): Promise<void> {
+    fail: (text) => void (problem.value = text),
+    async run(work, say = messageOf) {
       isBusy.value = true;
       problem.value = undefined;
       try {
@@ -234,8 +239,6 @@ export function useTask() {
     },
   };
 }
-
-export type Task = ReturnType<typeof useTask>;
 
 /** A form's values, and how to change some of them. */
 export function useForm<T extends object>(initial: T): { readonly form: Signal<T>; set(part: Partial<T>): void } {

@@ -35,7 +35,10 @@ export interface Loaded<T> {
 }
 
 /** What was read stays shown until the next is there, so that nothing jumps. */
-export function useLoaded<T>(read: () => Promise<T>, inputs: readonly unknown[]) {
+export function useLoaded<T>(
+  read: () => Promise<T>,
+  inputs: readonly unknown[],
+): { readonly loaded: Signal<Loaded<T>>; readonly reload: () => void } {
   const loaded = useSignal<Loaded<T>>({ value: undefined, error: undefined, problem: undefined, isLoading: true });
   const turn = useSignal(0);
   useEffect(() => {

@@ -20,7 +20,7 @@ export interface Body {
 export function encodeCompressor(
   body: Body,
   about: Omit<Metadata, 'metric' | 'notes'> & { notes?: readonly string[] },
-) {
+): Uint8Array<ArrayBuffer> {
   const metadata: Metadata = { metric: 'cosine', notes: [], ...about };
   return encodeModel({
     nodes: [

@@ -137,7 +137,11 @@ export function rankingProblem(settings: RankingSettings, n: number, dimension: 
 }
 
 /** Learns the map on a set, as part of a model. */
-export async function learnRanking(task: Task<RankingSettings>, stage: string, context: Context) {
+export async function learnRanking(
+  task: Task<RankingSettings>,
+  stage: string,
+  context: Context,
+): Promise<{ body: Body; figures: { steps: number; loss?: number } }> {
   const { set, dimension, seed, threads, settings } = task;
   const n = Math.min(set.dimension, Math.max(settings.inputs, dimension));
   const { shrinkage, between } = settings;

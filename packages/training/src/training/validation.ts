@@ -63,7 +63,12 @@ export async function measuredAlong(
  * Several ways of holding identities out: one alone is too small to tell neighbours apart. Empty
  * when there are too few vectors.
  */
-export function draws(set: TrainingSet, share: number, seed: number, count: number) {
+export function draws(
+  set: TrainingSet,
+  share: number,
+  seed: number,
+  count: number,
+): { learn: TrainingSet; heldOut: TrainingSet }[] {
   const all = Array.from({ length: count }, (_, draw) => withValidation(set, share, seed + draw));
   return all.flatMap(({ learn, heldOut }) => (heldOut ? [{ learn, heldOut }] : []));
 }
