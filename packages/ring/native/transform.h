@@ -1,9 +1,9 @@
 // The negacyclic transform, forward and inverse: that of packages/ring/assembly/ntt.ts, where its
 // sources are, with the same tables and the same lazy residues.
 //
-// A window of 2W words goes through the strides W … 1, or back, in registers: every `exchange` makes
-// the pairs of the next stride, lane k of which belongs to group k/t of the window, hence `spread`.
-// No branch and no address depends on data.
+// A window of 2W words goes through the strides W … 1, or back, in registers: every `exchange`
+// makes the pairs of the next stride, lane k of which belongs to group k/t of the window, hence
+// `spread`. No branch and no address depends on data.
 
 #pragma once
 

@@ -11,6 +11,6 @@ export {
   rootOfUnity,
 } from './modulus.ts';
 export { randomBytes, randomSeed } from './random.ts';
-export { ALL_RECORDS, Poly, type RankJob, ResultSecret, Ring, type Source, Words } from './ring.ts';
+export { ALL_RECORDS, type Poly, type RankJob, ResultSecret, Ring, type Source, type Words } from './ring.ts';
 export type { Secrets } from './rows.ts';
 export { closeGaps, groupSums, packThree, products, roundVectors, squareSums, unpackThree } from './vectors.ts';

@@ -1,5 +1,5 @@
-// The inverse negacyclic transform: that of packages/ring/lanes/transform.h, of two polynomials that
-// lie in slot groups. Its result is that of packages/ring/assembly/ntt.ts times the factor in
+// The inverse negacyclic transform: that of packages/ring/lanes/transform.h, of two polynomials
+// that lie in slot groups. Its result is that of packages/ring/assembly/ntt.ts times the factor in
 // `scale`.
 //
 // A window of 2W words goes through the strides 1 … W in registers: `unzip` pairs neighbours, and

@@ -209,7 +209,7 @@ export interface Plan {
   readonly security: Security;
 }
 
-/** Of one plan, whose noise is predicted. */
+/** Limits what the noise of a plan is predicted for. */
 export interface Bounds {
   /** Bounds on the norms of encoded vectors in units of their scales, and on |score| in units. */
   readonly gallery: number;
@@ -364,7 +364,7 @@ export interface Scales {
 
 type Bits = Plan['responseBits'];
 
-/** How the noise of scores depends on scales and bits: at the bounds, for a full block. */
+/** Predicts the noise of scores at the bounds, for a full block, from scales and bits. */
 export interface NoiseModel {
   /** Terms A and B are alike where gallery·a = query·b, in units of their scales. */
   readonly a: number;
@@ -439,7 +439,7 @@ function planNoisy(base: Base): Chosen {
   const m = wideFactor(parameters);
   const worst = ({ gallery: g, query: q }: Scales) =>
     (halfWidth * (q * bounds.query + g * bounds.gallery) + base.width / 4) / m;
-  /** What is left free beyond the largest phase, so that noise does not wrap around. */
+  /** Leaves so much free beyond the largest phase that noise does not wrap around. */
   const roomFor = (scales: Scales, bits: Bits) => Math.sqrt(2 * model.proxy(scales, bits) * (1 - LOG2_WRAP) * Math.LN2);
   // The room for noise depends on the scales and they on it: a few rounds settle.
   let scales = split(model, m, half, 1);

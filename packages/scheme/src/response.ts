@@ -42,7 +42,7 @@ export function encodeResponse(response: ScanResponse): Uint8Array {
   return finishMessage(draft);
 }
 
-/** How every response to a query begins, with zeros for what is the block's. */
+/** Makes the beginning of every response to a query, with zeros for what is the block's. */
 export function responseHead(
   query: Pick<ScanResponse, 'parameters' | 'keyId' | 'queryId' | 'bits0' | 'bits1'>,
 ): Uint8Array {

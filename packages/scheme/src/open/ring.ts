@@ -1,5 +1,5 @@
-// Polynomials modulo q, p1 and p2, one residue after the other (README.md §9). In messages a residue
-// has as many bits as its prime, the lowest bit first, with zeros up to the next byte.
+// Polynomials modulo q, p1 and p2, one residue after the other (README.md §9). In messages a
+// residue has as many bits as its prime, the lowest bit first, with zeros up to the next byte.
 
 import { bitLength, modInverse, type Poly, Ring } from '@hers/ring';
 import { HersError } from '../errors.ts';
