@@ -38,7 +38,7 @@ import type { StageKind, Staging } from './staging.ts';
 const LAG_MS = 10_000;
 const LAG_PAUSE_MS = 50;
 
-/** What a change brings, and what it removes: the fields of both kinds. */
+/** Lists the fields of a change that bring something, and those that remove something. */
 const STAGED = [
   ['records', 'records'],
   ['lists', 'list'],

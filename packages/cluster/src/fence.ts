@@ -85,6 +85,10 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
       throw await reasonOf([name], error);
     }
   };
+  const entered = async <T>(name: string, call: (shard: string) => Promise<T>): Promise<T> => {
+    const shard = await enter(name);
+    return watched(shard, call(shard));
+  };
   async function* watchedStream<T>(
     names: readonly string[],
     items: AsyncIterable<T>,
@@ -113,18 +117,9 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
       return store.commit(name, change, options);
     },
     getCollection: (name) => watched(name, store.getCollection(name)),
-    getState: async (name) => {
-      const shard = await enter(name);
-      return watched(shard, store.getState(shard));
-    },
-    prepare: async (name, change, options) => {
-      const shard = await enter(name);
-      return watched(shard, store.prepare(shard, change, options));
-    },
-    apply: async (name, staged, options) => {
-      const shard = await enter(name);
-      return watched(shard, store.apply(shard, staged, options));
-    },
+    getState: (name) => entered(name, (shard) => store.getState(shard)),
+    prepare: (name, change, options) => entered(name, (shard) => store.prepare(shard, change, options)),
+    apply: (name, staged, options) => entered(name, (shard) => store.apply(shard, staged, options)),
     searchShards: (shards, queries, options) =>
       new Grouped(() =>
         watchedStream(

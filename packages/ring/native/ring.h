@@ -46,11 +46,6 @@ struct Secrets {
   uint8_t* isKept;
 };
 
-/** For row i the residues of its lift modulo each prime, then its low word: primes + 1 words. */
-struct Lifts {
-  const uint32_t* words;
-};
-
 /**
  * b_i = lift_i·v_i + e_i − a·s_i modulo Q·2^wideBits, rounded to Q.
  * packages/ring/src/rows.ts says it plainly.
@@ -60,6 +55,7 @@ struct BlockRows {
   uint32_t* out;
   const int32_t* values;
   size_t rows, count, first;
+  /** For row i the residues of its lift modulo each prime, then its low word: primes + 1 words. */
   const uint32_t* lifts;
   const uint8_t* maskKey;
   uint32_t maskDomain, maskBitsDomain;

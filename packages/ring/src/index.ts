@@ -12,14 +12,14 @@ export {
 } from './modulus.ts';
 export {
   ALL_RECORDS,
-  Poly,
+  type Poly,
   type RankJob,
   ResultSecret,
   Ring,
   randomBytes,
   randomSeed,
   type Source,
-  Words,
+  type Words,
 } from './ring.ts';
 export type { Secrets } from './rows.ts';
 export { closeGaps, groupSums, packThree, products, roundVectors, squareSums, unpackThree } from './vectors.ts';

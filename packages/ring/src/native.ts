@@ -32,6 +32,9 @@ export type SourceArguments = [Uint8Array, number, number, Uint8Array, number];
 /** Key and domain of secrets, and those that are kept; empty where there is no room for them. */
 export type SecretArguments = [key: Uint8Array, domain: number, kept: Uint32Array, isKept: Uint8Array];
 
+/** A packed pair, each half with its bits, and what `secretPoints` made of the secret. */
+export type PhaseArguments = [Uint8Array, number, Uint8Array, number, Float64Array];
+
 export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS)[number]> {
   blockRows(
     rows: Uint32Array,
@@ -58,25 +61,8 @@ export interface NativeRing extends Pick<KernelExports, (typeof NATIVE_FUNCTIONS
   ): void;
   /** n numbers of a secret, for the two below. */
   secretPoints(out: Float64Array, secret: Uint32Array): void;
-  scores(
-    out: Float32Array,
-    packed0: Uint8Array,
-    bits0: number,
-    packed1: Uint8Array,
-    bits1: number,
-    points: Float64Array,
-    factor: number,
-    offset: number,
-  ): number;
-  integers(
-    out: Int32Array,
-    packed0: Uint8Array,
-    bits0: number,
-    packed1: Uint8Array,
-    bits1: number,
-    points: Float64Array,
-    factor: number,
-  ): number;
+  scores(out: Float32Array, ...from: [...PhaseArguments, factor: number, offset: number]): number;
+  integers(out: Int32Array, ...from: [...PhaseArguments, factor: number]): number;
   /**
    * The best of many responses, on another thread: [response, record, score] of each. Nothing where
    * one of them is not as it should be.

@@ -14,10 +14,11 @@ import {
   NATIVE_FUNCTIONS,
   type Native,
   type NativeRing,
+  type PhaseArguments,
   type SecretArguments,
   type SourceArguments,
 } from './native.ts';
-import { type BlockRows, blockRows, loadSecret, type QueryRows, queryRows, type Secrets } from './rows.ts';
+import { type BlockRows, blockRows, type QueryRows, queryRows } from './rows.ts';
 
 const SCRATCH_POLYS = 8;
 const SCRATCH_WORDS = 6;
@@ -28,23 +29,15 @@ interface Placed extends Modulus {
 }
 
 /** A polynomial of R_Q: n residues for each prime, one prime after the other. */
-export class Poly {
+export interface Poly {
   readonly pointer: number;
   readonly residues: Uint32Array;
-  constructor(buffer: ArrayBufferLike, pointer: number, length: number) {
-    this.pointer = pointer;
-    this.residues = new Uint32Array(buffer, pointer, length);
-  }
 }
 
 /** n signed words: small coefficients (secrets, errors, digits, encoded messages). */
-export class Words {
+export interface Words {
   readonly pointer: number;
   readonly values: Int32Array;
-  constructor(buffer: ArrayBufferLike, pointer: number, length: number) {
-    this.pointer = pointer;
-    this.values = new Int32Array(buffer, pointer, length);
-  }
 }
 
 /**
@@ -193,8 +186,14 @@ export class Ring {
       at += bytes;
       return at - bytes;
     };
-    this.polys = Array.from({ length: SCRATCH_POLYS }, () => new Poly(buffer, take(polyBytes), n * primes.length));
-    this.words = Array.from({ length: SCRATCH_WORDS }, () => new Words(buffer, take(row), n));
+    this.polys = Array.from({ length: SCRATCH_POLYS }, () => {
+      const pointer = take(polyBytes);
+      return { pointer, residues: new Uint32Array(buffer, pointer, n * primes.length) };
+    });
+    this.words = Array.from({ length: SCRATCH_WORDS }, () => {
+      const pointer = take(row);
+      return { pointer, values: new Int32Array(buffer, pointer, n) };
+    });
     this.#wide = new Float64Array(buffer, take(2 * row), n);
     this.#bytes = new Uint8Array(buffer, take(work), work);
     this.#key = new Uint8Array(buffer, take(64), 32);
@@ -431,6 +430,11 @@ export class Ring {
     return phase;
   }
 
+  #phaseArguments(native: NativeRing, pair: PackedPair, secret: ResultSecret): PhaseArguments {
+    this.#cut(pair.bits0, pair.bits1); // what WebAssembly cannot decrypt is refused here, too
+    return [pair.packed0, pair.bits0, pair.packed1, pair.bits1, secret.pointsFor(native)];
+  }
+
   /**
    * phase·factor + offset as floats of a packed pair, and the largest |phase|. Leaves no secret.
    * The caller may give the memory of the n floats.
@@ -444,11 +448,8 @@ export class Ring {
   ): Scaled<Float32Array, 'largest'> {
     if (values.length !== this.n) throw new RangeError(`scores take ${this.n} floats`);
     if (this.#native) {
-      const { packed0, bits0, packed1, bits1 } = pair;
-      this.#cut(bits0, bits1); // what WebAssembly cannot decrypt is refused here, too
-      const points = secret.pointsFor(this.#native);
-      const largest = this.#native.scores(values, packed0, bits0, packed1, bits1, points, factor, offset);
-      return { values, largest };
+      const from = this.#phaseArguments(this.#native, pair, secret);
+      return { values, largest: this.#native.scores(values, ...from, factor, offset) };
     }
     try {
       const out = this.words[1].pointer;
@@ -504,11 +505,9 @@ export class Ring {
    */
   integers(pair: PackedPair, secret: ResultSecret, factor: number): Scaled<Int32Array, 'residual'> {
     if (this.#native) {
-      const { packed0, bits0, packed1, bits1 } = pair;
       const values = new Int32Array(this.n);
-      this.#cut(bits0, bits1); // what WebAssembly cannot decrypt is refused here, too
-      const points = secret.pointsFor(this.#native);
-      return { values, residual: this.#native.integers(values, packed0, bits0, packed1, bits1, points, factor) };
+      const from = this.#phaseArguments(this.#native, pair, secret);
+      return { values, residual: this.#native.integers(values, ...from, factor) };
     }
     try {
       const out = this.words[1];
@@ -521,11 +520,6 @@ export class Ring {
   }
 
   // — whole jobs: rows.ts says what they give. `wipe` after them —
-
-  /** Loads the transform of secret i. Uses words[5]. */
-  secret(into: Poly, secrets: Secrets, i: number): void {
-    loadSecret(this, into, secrets, i);
-  }
 
   blockRows(job: BlockRows): void {
     if (!this.#native) {

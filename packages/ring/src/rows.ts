@@ -56,6 +56,7 @@ export interface QueryRows extends RowsJob {
   readonly secret: Uint32Array;
 }
 
+/** Loads the transform of secret i. Uses words[5]. */
 export function loadSecret(ring: Ring, into: Poly, { key, domain, kept, isKept }: Secrets, i: number): void {
   const words = into.residues.length;
   const at = i * words;

@@ -209,7 +209,7 @@ export interface Plan {
   readonly security: Security;
 }
 
-/** Of one plan, whose noise is predicted. */
+/** Limits what the noise of a plan is predicted for. */
 export interface Bounds {
   /** Bounds on the norms of encoded vectors in units of their scales, and on |score| in units. */
   readonly gallery: number;

@@ -2,6 +2,7 @@
 // records, never read. Here it shows what encryption puts into blocks.
 
 import type { Poly } from '@hers/ring';
+import { loadSecret as loadInto } from '@hers/ring/testing/secrets';
 import { blockMask, checkSameKey, decodeBlock, maskBits } from '../src/block.ts';
 import { HersError } from '../src/errors.ts';
 import { masksOf, polyWords, ringOf, wideFactor } from '../src/parameters.ts';
@@ -10,7 +11,7 @@ import { type CollectionKey, secretsOf } from '../src/secret/key.ts';
 
 /** Loads the transform of s_i into a polynomial. Uses words[5] of the ring. */
 export function loadSecret(key: CollectionKey, i: number, into: Poly): void {
-  ringOf(key.plan.parameters).secret(into, secretsOf(key), i);
+  loadInto(ringOf(key.plan.parameters), into, secretsOf(key), i);
 }
 
 /** The coordinates of a block in the order of their masks, with the secret of each. */

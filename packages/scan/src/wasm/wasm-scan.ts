@@ -263,7 +263,7 @@ function givenOf(query: Query, first: number, count: number, words: number): Ret
   return first + count > query.width ? givenRows(query) : { first, words: new Uint32Array() };
 }
 
-/** What the responses to a query have in common. */
+/** Makes what the responses to a query have in common. */
 function stageQuery(query: Query): StageQuery {
   const { parameters, bits0, bits1 } = query;
   if (!(bits0 >= 1 && bits0 <= bits1 && bits1 <= 32))

@@ -137,7 +137,7 @@ export function openPlan(request: Omit<PlanRequest, 'profile'>): OpenPlan {
   return plan({ ...request, profile: 'open' }) as OpenPlan;
 }
 
-/** What `plan` predicts the noise of open queries by. */
+/** Predicts the noise of open queries, for `plan`. */
 export function openModel({ parameters, width }: Base, bounds: Bounds): NoiseModel {
   const set = OPEN_SETS[parameters.name];
   const levels = levelsOf(set, width);

@@ -126,9 +126,7 @@ export class RecordIndex {
 
   find(handle: Uint8Array): Place | undefined {
     this.#indexAll();
-    const bytes = this.#freshPlace(handleKey(handle)) ?? this.#tables.place(handle);
-    const place = bytes && decodePlace(bytes);
-    return place?.pack === DELETED.pack ? undefined : place;
+    return livePlace(this.#freshPlace(handleKey(handle)) ?? this.#tables.place(handle));
   }
 
   /** The same for many at once. */
@@ -137,9 +135,7 @@ export class RecordIndex {
     const stored = this.#tables.places(handles);
     return handles.map((handle) => {
       const key = handleKey(handle);
-      const bytes = this.#freshPlace(key) ?? stored.get(key);
-      const place = bytes && decodePlace(bytes);
-      return place?.pack === DELETED.pack ? undefined : place;
+      return livePlace(this.#freshPlace(key) ?? stored.get(key));
     });
   }
 
@@ -264,6 +260,11 @@ export class RecordIndex {
     this.#tables.replaceRecords(rows);
     return before.size;
   }
+}
+
+function livePlace(bytes: Uint8Array | undefined): Place | undefined {
+  const place = bytes && decodePlace(bytes);
+  return place?.pack === DELETED.pack ? undefined : place;
 }
 
 /** Bits of a number that a double holds exactly. */

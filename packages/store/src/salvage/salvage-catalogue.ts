@@ -106,15 +106,9 @@ export class OldCatalogue {
       this.#readBlocks(database, number as number);
       if (typeof name !== 'string' || !isBytes(id) || !isBytes(descriptor)) continue;
       this.#rows(database, `SELECT version, manifest FROM current_${number}`, ({ version, manifest }) => {
+        const numbers = { number: number as number, version: version as number };
         if (Number.isSafeInteger(version) && isBytes(manifest))
-          this.collections.push({
-            number: number as number,
-            name,
-            id,
-            descriptor,
-            version: version as number,
-            manifest,
-          });
+          this.collections.push({ ...numbers, name, id, descriptor, manifest });
       });
     }
   }

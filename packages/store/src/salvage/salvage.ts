@@ -60,7 +60,8 @@ export async function openSalvage(folder: string, options: SalvageOptions): Prom
     const catalogue = await OldCatalogue.open(disk);
     try {
       const files = await filesOf(disk);
-      return new Salvage(disk, lock, catalogue, journalOf(disk), files, await ownersOf(disk, files), options);
+      const owners = await ownersOf(disk, files);
+      return new Salvage({ disk, lock, catalogue, journal: journalOf(disk), files, owners, options });
     } catch (error) {
       await catalogue.close();
       throw error;
@@ -115,54 +116,45 @@ function journalOf(disk: Disk): JournalContent | undefined {
   }
 }
 
+/** Holds all that a folder is salvaged from. */
+interface Folder {
+  readonly disk: Disk;
+  readonly lock: FolderLock | undefined;
+  readonly catalogue: OldCatalogue;
+  readonly journal: JournalContent | undefined;
+  readonly files: readonly FolderFile[];
+  readonly owners: ReadonlySet<string>;
+  readonly options: SalvageOptions;
+}
+
 export class Salvage {
-  readonly #disk: Disk;
-  readonly #lock: FolderLock | undefined;
-  readonly #catalogue: OldCatalogue;
-  readonly #journal: JournalContent | undefined;
-  readonly #files: readonly FolderFile[];
-  readonly #owners: ReadonlySet<string>;
-  readonly #options: SalvageOptions;
+  readonly #in: Folder;
   readonly #damage = new Map<string, ByteRange[]>();
   readonly packs: SalvagedPack[] = [];
 
-  constructor(
-    disk: Disk,
-    lock: FolderLock | undefined,
-    catalogue: OldCatalogue,
-    journal: JournalContent | undefined,
-    files: readonly FolderFile[],
-    owners: ReadonlySet<string>,
-    options: SalvageOptions,
-  ) {
-    this.#disk = disk;
-    this.#lock = lock;
-    this.#catalogue = catalogue;
-    this.#journal = journal;
-    this.#files = files;
-    this.#owners = owners;
-    this.#options = options;
+  constructor(folder: Folder) {
+    this.#in = folder;
   }
 
   async close(): Promise<void> {
-    await this.#catalogue.close();
-    this.#lock?.release();
+    await this.#in.catalogue.close();
+    this.#in.lock?.release();
   }
 
   /** Bytes of everything that may be read: packs, blocks, segments. */
   get bytes(): { readonly packs: number; readonly blocks: number } {
     const sum = (isPack: boolean) =>
-      this.#files.filter(({ kind }) => (kind === 'pack') === isPack).reduce((bytes, { size }) => bytes + size, 0);
+      this.#in.files.filter(({ kind }) => (kind === 'pack') === isPack).reduce((bytes, { size }) => bytes + size, 0);
     return { packs: sum(true), blocks: sum(false) };
   }
 
   get isEmpty(): boolean {
-    return this.#files.length === 0;
+    return this.#in.files.length === 0;
   }
 
   /** Files of blocks and segments whose names belong to this collection. */
   blockFilesOf(collectionNumber: number): number {
-    return this.#files.filter((file) => file.kind !== 'pack' && file.collectionNumber === collectionNumber).length;
+    return this.#in.files.filter((file) => file.kind !== 'pack' && file.collectionNumber === collectionNumber).length;
   }
 
   /**
@@ -170,13 +162,13 @@ export class Salvage {
    * collection and the last commit.
    */
   get isJournalWhole(): boolean {
-    const { last, damage } = this.#journal ?? {};
-    const isWhole = last !== undefined && damage === undefined && this.#catalogue.counter <= last.counter;
-    return isWhole && (this.#journalled.length === 0 || this.#isOurs(this.#journalled, this.#catalogue.collections));
+    const { last, damage } = this.#in.journal ?? {};
+    const isWhole = last !== undefined && damage === undefined && this.#in.catalogue.counter <= last.counter;
+    return isWhole && (this.#journalled.length === 0 || this.#isOurs(this.#journalled, this.#in.catalogue.collections));
   }
 
   get #journalled(): readonly KnownCollection[] {
-    return [...(this.#journal?.collections.values() ?? [])];
+    return [...(this.#in.journal?.collections.values() ?? [])];
   }
 
   /**
@@ -185,14 +177,14 @@ export class Salvage {
    */
   #isOurs(one: readonly KnownCollection[], other: readonly KnownCollection[]): boolean {
     const known = new Set(other.map(({ id }) => hex(id)));
-    return this.#owners.size === 0 || one.some(({ id }) => this.hasPacks(id) || known.has(hex(id)));
+    return this.#in.owners.size === 0 || one.some(({ id }) => this.hasPacks(id) || known.has(hex(id)));
   }
 
   /** Known collections; several versions of one, if sources differ. */
   collections(): KnownCollection[] {
     const journalled = this.#journalled;
     if (this.isJournalWhole) return [...journalled];
-    const { collections } = this.#catalogue;
+    const { collections } = this.#in.catalogue;
     const ours = [
       ...(this.#isOurs(journalled, collections) ? journalled : []),
       ...(this.#isOurs(collections, journalled) ? collections : []),
@@ -202,13 +194,13 @@ export class Salvage {
 
   /** Whether a pack says that it belongs to this collection. */
   hasPacks(id: Uint8Array): boolean {
-    return this.#owners.has(hex(id));
+    return this.#in.owners.has(hex(id));
   }
 
   /** What the journal or the catalogue knows about a block. */
   knownBlock(id: string): KnownBlock {
-    const { hash, seed } = this.#catalogue.blocks.get(id) ?? {};
-    for (const { seeds } of this.#journal?.collections.values() ?? []) {
+    const { hash, seed } = this.#in.catalogue.blocks.get(id) ?? {};
+    for (const { seeds } of this.#in.journal?.collections.values() ?? []) {
       const known = seeds.get(id);
       if (known) return { hash, seed: known };
     }
@@ -217,27 +209,27 @@ export class Salvage {
 
   /** Where every record was at this version, by handle, if the catalogue has it. */
   recordPlaces(collection: KnownCollection): Map<string, Place> | undefined {
-    const isThere = this.#catalogue.collections.some(
+    const isThere = this.#in.catalogue.collections.some(
       ({ number, id }) => number === collection.number && hex(id) === hex(collection.id),
     );
-    return isThere ? this.#catalogue.records(collection) : undefined;
+    return isThere ? this.#in.catalogue.records(collection) : undefined;
   }
 
   // — packs —
 
   /** Reads all packs to their end: every intact entry. Call this first. */
   async *scan(): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
-    for (const file of this.#files.filter(({ kind }) => kind === 'pack')) {
+    for (const file of this.#in.files.filter(({ kind }) => kind === 'pack')) {
       const pack = this.packs.length;
       try {
-        using reader = this.#disk.openToRead(file.path);
+        using reader = this.#in.disk.openToRead(file.path);
         const id = packCollection(await readThrough(reader, 0, Math.min(PACK_HEADER_BYTES, file.size)));
-        const salvage = new PackSalvage(reader, this.#options.signal);
+        const salvage = new PackSalvage(reader, this.#in.options.signal);
         this.packs.push({ ...file, collection: id && hex(id), runs: salvage.runs });
         yield* this.#counted(pack, salvage.entries());
         for (const range of salvage.damage) this.#spoil(file.path, range);
       } catch (error) {
-        this.#options.signal.throwIfAborted();
+        this.#in.options.signal.throwIfAborted();
         if (!(error instanceof HersError)) throw error;
         this.#spoil(file.path, { from: 0, to: file.size });
         if (this.packs.length === pack) this.packs.push({ ...file, collection: undefined, runs: [] });
@@ -251,8 +243,8 @@ export class Salvage {
   ): AsyncGenerator<{ readonly pack: number; readonly found: readonly FoundEntry[] }> {
     for (const [pack, { path, runs }] of this.packs.entries()) {
       if (!isWanted(pack) || runs.length === 0) continue;
-      using reader = this.#disk.openToRead(path);
-      yield* this.#counted(pack, entriesOf(reader, runs, this.#options.signal));
+      using reader = this.#in.disk.openToRead(path);
+      yield* this.#counted(pack, entriesOf(reader, runs, this.#in.options.signal));
     }
   }
 
@@ -260,7 +252,7 @@ export class Salvage {
     for await (const found of all) {
       yield { pack, found };
       const last = found[found.length - 1];
-      this.#options.onBytes?.(last.offset + last.length - found[0].offset);
+      this.#in.options.onBytes?.(last.offset + last.length - found[0].offset);
     }
   }
 
@@ -268,20 +260,20 @@ export class Salvage {
 
   /** Every place where blocks may be. */
   blockPlaces(): Promise<BlockPlace[]> {
-    const rowsOf = (path: string) => this.#catalogue.segments.get(path);
-    return blockPlaces(this.#disk, this.#files, rowsOf, (path, range) => this.#spoil(path, range));
+    const rowsOf = (path: string) => this.#in.catalogue.segments.get(path);
+    return blockPlaces(this.#in.disk, this.#in.files, rowsOf, (path, range) => this.#spoil(path, range));
   }
 
   readBlock(place: BlockPlace, seed: Uint8Array | undefined): Promise<ReadBlock | undefined> {
-    this.#options.signal.throwIfAborted();
-    return readBlockAt(this.#disk, place, seed);
+    this.#in.options.signal.throwIfAborted();
+    return readBlockAt(this.#in.disk, place, seed);
   }
 
   /** Finds where a file is damaged whose block is not the right one. */
   async examine(place: BlockPlace): Promise<void> {
     if (this.#damage.has(place.path)) return;
-    const parts = await damagedParts(this.#disk, place, this.#options.signal).catch(() => []);
-    const size = this.#disk.sizeSync(place.path) ?? 0;
+    const parts = await damagedParts(this.#in.disk, place, this.#in.options.signal).catch(() => []);
+    const size = this.#in.disk.sizeSync(place.path) ?? 0;
     for (const range of parts.length > 0 || place.header ? parts : [{ from: 0, to: size }])
       this.#spoil(place.path, range);
   }
