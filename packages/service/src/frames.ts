@@ -216,10 +216,17 @@ export class Grouped<T> implements AsyncIterable<T> {
   }
 }
 
-/** Things as they come: in their groups where they have any, otherwise each by itself. */
-export async function* groupsOf<T>(things: AsyncIterable<T>): AsyncGenerator<readonly T[]> {
+/**
+ * Returns things as they come, so that one loop in another takes them all without a promise for
+ * each that is there already: in their groups if they have any, those of an iterable together, and
+ * those of a stream one by one.
+ */
+export function groupsOf<T>(things: AsyncIterable<T>): AsyncIterable<readonly T[]>;
+export function groupsOf<T>(things: Many<T>): AsyncIterable<Iterable<T>>;
+export async function* groupsOf<T>(things: Many<T>): AsyncIterable<Iterable<T>> {
   if (things instanceof Grouped) yield* things.groups();
-  else for await (const thing of things) yield [thing];
+  else if (Symbol.asyncIterator in things) for await (const thing of things) yield [thing];
+  else yield things;
 }
 
 /** Things that can be had again: whoever iterates once more gets the same from the start. */

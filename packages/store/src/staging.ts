@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { decodeBlock } from '@hers/scheme';
 import {
   type CallOptions,
-  Grouped,
+  groupsOf,
   HANDLE_BYTES,
   HersError,
   isOf,
@@ -55,16 +55,6 @@ export async function stageRecords(
     await batch.finish();
     return stage(collection, { kind: 'records', batch, partitions }, hash?.digest());
   });
-}
-
-/** An array needs no `await` per item, and neither do groups. */
-function groupsOf<T>(items: Many<T>): AsyncIterable<Iterable<T>> | Iterable<Iterable<T>> {
-  if (items instanceof Grouped) return items.groups();
-  return Symbol.asyncIterator in items ? singly(items) : [items];
-}
-
-async function* singly<T>(items: AsyncIterable<T>): AsyncGenerator<[T]> {
-  for await (const item of items) yield [item];
 }
 
 export async function stageList(collection: Collection, sealed: Uint8Array, partitions?: Partitions): Promise<StageId> {

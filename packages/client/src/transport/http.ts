@@ -15,6 +15,7 @@ import {
   encodeSearch,
   Framed,
   Grouped,
+  groupsOf,
   HANDLE_BYTES,
   type HelloBody,
   HersError,
@@ -379,30 +380,28 @@ class RecordFrames {
   #piece = new Uint8Array(0);
   #filled = 0;
 
-  /** Adds one; returns a piece that is full. */
-  add({ handle, sealed }: SealedRecord): Uint8Array | undefined {
-    if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
-      throw new HersError('INVALID_ARGUMENT', `a handle has ${HANDLE_BYTES} bytes`);
-    const length = HANDLE_BYTES + sealed.length;
-    let full: Uint8Array | undefined;
-    if (this.#filled + 4 + length > this.#piece.length) {
-      full = this.take();
-      this.#piece = new Uint8Array(Math.max(PIECE_BYTES, 4 + length));
+  /** Adds records; yields the pieces that are full. */
+  *add(records: Iterable<SealedRecord>): Generator<Uint8Array> {
+    for (const { handle, sealed } of records) {
+      if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
+        throw new HersError('INVALID_ARGUMENT', `a handle has ${HANDLE_BYTES} bytes`);
+      const length = HANDLE_BYTES + sealed.length;
+      if (this.#filled + 4 + length > this.#piece.length) {
+        yield* this.rest();
+        this.#piece = new Uint8Array(Math.max(PIECE_BYTES, 4 + length));
+      }
+      const [piece, at] = [this.#piece, this.#filled];
+      for (let i = 0; i < 4; i++) piece[at + i] = length >>> (8 * i);
+      piece.set(handle, at + 4);
+      piece.set(sealed, at + 4 + HANDLE_BYTES);
+      this.#filled += 4 + length;
     }
-    const [piece, at] = [this.#piece, this.#filled];
-    for (let i = 0; i < 4; i++) piece[at + i] = length >>> (8 * i);
-    piece.set(handle, at + 4);
-    piece.set(sealed, at + 4 + HANDLE_BYTES);
-    this.#filled += 4 + length;
-    return full;
   }
 
-  /** What is there; nothing where that is empty. */
-  take(): Uint8Array | undefined {
-    const piece = this.#filled > 0 ? this.#piece.subarray(0, this.#filled) : undefined;
-    this.#piece = new Uint8Array(0);
+  /** Yields the last piece, unless it is empty. */
+  *rest(): Generator<Uint8Array> {
+    if (this.#filled > 0) yield this.#piece.subarray(0, this.#filled);
     this.#filled = 0;
-    return piece;
   }
 }
 
@@ -419,22 +418,14 @@ function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
 
 function* framedNow(records: Iterable<SealedRecord>): Generator<Uint8Array> {
   const frames = new RecordFrames();
-  for (const record of records) {
-    const full = frames.add(record);
-    if (full) yield full;
-  }
-  const rest = frames.take();
-  if (rest) yield rest;
+  yield* frames.add(records);
+  yield* frames.rest();
 }
 
 async function* framedLater(records: AsyncIterable<SealedRecord>): AsyncGenerator<Uint8Array> {
   const frames = new RecordFrames();
-  for await (const record of records) {
-    const full = frames.add(record);
-    if (full) yield full;
-  }
-  const rest = frames.take();
-  if (rest) yield rest;
+  for await (const group of groupsOf(records)) yield* frames.add(group);
+  yield* frames.rest();
 }
 
 /**
