@@ -356,6 +356,76 @@ describe('import', () => {
     assert.match(err, /line 3: its vector has 2 coordinates, and the collection takes 4/);
   });
 
+  test('what the client refuses of a row is told with the row, in every format, and left out by --skip-bad', async () => {
+    const folder = await prepared.copy();
+    await hersJson(folder, 'collections create typed -d 2 --field age:number'.split(' '));
+    const wide = 'x'.repeat(2000);
+    const bad = [Number.NaN, 0];
+    const lines = [
+      { id: 'a', vector: [1, 0] },
+      { id: 'b', vector: [0, 0] },
+      { id: wide, vector: [1, 0] },
+      { id: 'd', vector: [1, 0], payload: { age: 'old' } },
+      { id: 'e', vector: [1] },
+      { id: 'f', vector: [0, 1] },
+    ];
+    const zero = 'its vector is zero';
+    const long = 'a record id has at most 1024 bytes';
+    const age = 'the record "d" has a value in the field "age" that is not a finite number';
+    await writeFile(join(folder, 'ids.txt'), ['a', 'b', wide, 'd'].join('\n'));
+    await writeFile(join(folder, 'payloads.jsonl'), [1, 2, 3, '"old"'].map((each) => `{"age": ${each}}`).join('\n'));
+    for (const [format, input, more, refused, kept] of [
+      [
+        'jsonl',
+        lines.map((line) => JSON.stringify(line)).join('\n'),
+        [],
+        [`line 2: ${zero}`, `line 3: ${long}`, `line 4: ${age}`, 'line 5: its vector has 1 coordinates'],
+        'a f',
+      ],
+      [
+        'csv',
+        `id,x,y,age\na,1,0,1\nb,0,0,1\n${wide},1,0,1\nd,1,0,old\nf,0,1,\n`,
+        ['--payload', 'age'],
+        [`line 3: ${zero}`, `line 4: ${long}`, `line 5: ${age}`],
+        'a f',
+      ],
+      [
+        'npy',
+        npy(
+          [[1, 0], bad, [1, 0], [0, 1]].map((row) => Float32Array.from(row)),
+          2,
+        ),
+        ['--ids', 'ids.txt', '--payloads', 'payloads.jsonl'],
+        ['row 1: its vector holds NaN', `row 2: ${long}`, `row 3: ${age}`],
+        'a',
+      ],
+    ] as const) {
+      const args = ['import', '-', '-c', 'typed', '--format', format, ...more];
+      const stopped = await hers(folder, args, { input });
+      assert.equal(stopped.exit, 5, stopped.err);
+      assert.ok(stopped.err.startsWith(`hers: standard input, ${refused[0]}`), stopped.err);
+      assert.match(stopped.err, /; nothing was written; correct it, or leave such rows out with --skip-bad\.\n$/);
+      const { exit, out, err } = await hers(folder, [...args, '--skip-bad', '--json'], { input });
+      assert.deepEqual([exit, JSON.parse(out).bad], [0, refused.length], err);
+      const told = err.split('\n').filter((line) => line.startsWith('left out: '));
+      assert.equal(told.length, refused.length, err);
+      for (const [i, what] of refused.entries())
+        assert.ok(told[i]!.startsWith(`left out: standard input, ${what}`), told[i]);
+      assert.ok(!err.includes('correct it'), err);
+      assert.equal((await hers(folder, ['list', '-c', 'typed'])).out, `${kept.replace(' ', '\n')}\n`);
+      await hers(folder, ['delete', ...kept.split(' '), '-c', 'typed', '--yes']);
+    }
+  });
+
+  test('a row without an id is left out by --skip-bad, also where the row before it was', async () => {
+    const folder = await prepared.copy();
+    const input = '{"id":"a","vector":[0,0,0,0]}\n[4,3,2,1]\n{"id":"c","vector":[1,1,2,3]}\n';
+    const { exit, out } = await hers(folder, ['import', '-', '--skip-bad', '-c', 'tiny', '--json'], { input });
+    assert.equal(exit, 0);
+    const { written, bad } = JSON.parse(out);
+    assert.deepEqual([written, bad], [1, 2]);
+  });
+
   test('--skip-bad leaves out lines that cannot even be read, names them, and keeps rows and names together', async () => {
     const folder = await prepared.copy();
     const tiny = ['--skip-bad', '--collection', 'tiny', '--json'];

@@ -143,12 +143,12 @@ export class Collection {
    * `acknowledged` of the error ({@link UpsertError}) says how many records are safe.
    *
    * @param records - One record, an array, or a stream of any length. An array is checked as a
-   *   whole before anything is written.
-   * @param options - A signal, and a function that hears of progress.
+   *   whole before anything is written; it and its records must not change until the upsert ends.
+   * @param options - A signal, and functions that hear of progress and of invalid records.
    * @throws {HersError} INVALID_ARGUMENT: for an id, a payload or a value of a field that breaks
-   *   the rules, or an option that there is not.
+   *   the rules, unless `onInvalid` is given; or for an option that there is not.
    * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
-   *   longer than the bound.
+   *   longer than the bound, unless `onInvalid` is given.
    * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
    *   none of them.
    * @throws {AbortError} or another reason of the signal, when it aborts.

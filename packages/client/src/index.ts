@@ -20,7 +20,7 @@ export type {
 export { checkFields, type Fields, type FieldType, type FieldValue, valuesOf } from './fields/field.ts';
 export type { Condition, Filter } from './filter/filter.ts';
 export { parseFilter } from './filter/filter-text.ts';
-export { checkId, type Payload, type VectorRecord } from './formats/records.ts';
+export type { Payload, VectorRecord } from './formats/records.ts';
 export type { EnrolledByDevice, Question, QuestionOptions, Refusal, RefusalReason } from './inbox/keeper.ts';
 export { InMemoryNonces, type KnownNonce, type NonceMemory, type NonceState } from './inbox/memory.ts';
 export type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';

@@ -51,8 +51,9 @@ export function counts({
   replaced = 0,
   unchanged = 0,
   repeated = 0,
+  invalid = 0,
 }: Partial<UpsertResult>): UpsertResult {
-  return { written: inserted + replaced, inserted, replaced, unchanged, repeated };
+  return { written: inserted + replaced, inserted, replaced, unchanged, repeated, invalid };
 }
 
 export function scoreOf(metric: Metric, a: ArrayLike<number>, b: ArrayLike<number>): number {

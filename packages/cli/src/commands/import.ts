@@ -134,11 +134,12 @@ async function write(
   const isPipe = size === undefined;
   using progress = context.progress({ label: 'Encrypting', unit: 'records' });
   progress.update(0, expected);
-  const records = stream.records(collection.plan, await collection.fields());
+  const records = stream.records(await collection.fields());
   let safe = 0;
   try {
     return await collection.upsert(isPipe ? announced(records, () => progress.update(stream.read)) : records, {
       signal,
+      onInvalid: ({ error }) => stream.invalid(error),
       onProgress: ({ acknowledged }) => {
         safe = acknowledged;
         if (isPipe) return progress.update(stream.read);

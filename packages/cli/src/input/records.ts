@@ -1,20 +1,10 @@
-// From rows to records: an id for each, checks before the collection sees them, and a count of what
-// was left out.
+// From rows to records: an id for each, cells as values of their fields, and a count of what was
+// left out.
 //
 // A number is no id that anybody chose: two imports that number their rows write over each other.
 // So rows are numbered only where that was asked for.
 
-import {
-  checkId,
-  type Fields,
-  type FieldType,
-  HersError,
-  type Payload,
-  type Plan,
-  type VectorRecord,
-  valuesOf,
-} from '@hers/client';
-import { checkVector } from '@hers/scheme';
+import { type Fields, type FieldType, HersError, type Payload, type Plan, type VectorRecord } from '@hers/client';
 import { given } from '../command.ts';
 import type { Environment } from '../context.ts';
 import { CommandError, EXIT, inCommandWords } from '../exit.ts';
@@ -52,8 +42,8 @@ export class RecordStream {
   readonly #rows: AsyncGenerator<Row>;
   /** Read ahead, for a look at its id. */
   #first: Row | undefined;
-  /** Whether a record was handed on. */
-  #hasBegun = false;
+  /** The row that was handed on last. */
+  #last: Row | undefined;
   /** Rows read, used or not. */
   read = 0;
   /** Rows left out by --skip-bad. */
@@ -82,8 +72,8 @@ export class RecordStream {
   async begin(): Promise<void> {
     const { value, done } = await this.#rows.next();
     if (done) return;
-    this.#first = value;
     this.#idOf(value);
+    this.#first = value;
   }
 
   /**
@@ -117,13 +107,18 @@ export class RecordStream {
     if (payloads !== undefined) yield [payloads, payloadsFrom(this.#environment, payloads, payload)];
   }
 
-  async *records(plan: Plan, fields: Fields): AsyncGenerator<VectorRecord> {
+  async *records(fields: Fields): AsyncGenerator<VectorRecord> {
     try {
-      if (this.#first) yield* this.#record(this.#first, plan, fields);
-      for await (const row of this.#rows) yield* this.#record(row, plan, fields);
+      if (this.#first) yield* this.#record(this.#first, fields);
+      for await (const row of this.#rows) yield* this.#record(row, fields);
     } finally {
       await this.close();
     }
+  }
+
+  /** Refuses the record that was handed on last, for what the client says about it. */
+  invalid(error: HersError): void {
+    this.#refuse(`${this.#file.source.name}, ${this.#last!.where}: ${error.message}`, error);
   }
 
   async close(): Promise<void> {
@@ -197,7 +192,7 @@ export class RecordStream {
     if (id !== undefined) return id;
     if (rowIds || idPrefix !== undefined) return `${idPrefix ?? ''}${number}`;
     const message = `${this.#file.source.name}, ${where} has no id`;
-    if (!this.#hasBegun) throw new CommandError(EXIT.usage, message, this.#remedy);
+    if (!this.#first) throw new CommandError(EXIT.usage, message, this.#remedy);
     const remedy = `${this.#remedy}, or leave such rows out with --skip-bad`;
     this.#refuse(message, new HersError('MALFORMED', message), remedy);
     return undefined;
@@ -208,38 +203,15 @@ export class RecordStream {
     return `${column}add one of --ids <file>, --row-ids and --id-prefix <text>`;
   }
 
-  /** The payload as the fields want it. Nothing is converted but cells, which have no types. */
-  #payloadOf({ payload }: Row, fields: Fields, id: string): Payload | undefined {
-    const { payloads } = this.#options;
-    const isCells = payloads === undefined ? ['csv', 'tsv'].includes(this.#file.format) : hasCells(payloads);
-    const typed = isCells && payload !== undefined ? typedCells(payload, fields) : payload;
-    valuesOf(typed, fields, id);
-    return typed;
-  }
-
-  *#record(row: Row, plan: Plan, fields: Fields): Generator<VectorRecord> {
+  *#record(row: Row, fields: Fields): Generator<VectorRecord> {
     const id = this.#idOf(row);
     if (id === undefined) return;
-    let payload: Payload | undefined;
-    try {
-      checkId(id);
-      const { dimension } = plan;
-      if (row.vector.length !== dimension)
-        throw new HersError(
-          'INVALID_VECTOR',
-          `its vector has ${row.vector.length} coordinates, and the collection takes ${dimension}`,
-        );
-      checkVector(plan, row.vector, 'gallery', 'its vector');
-      payload = this.#payloadOf(row, fields, id);
-    } catch (error) {
-      if (!(error instanceof HersError)) throw error;
-      // What the SDK advises is said below.
-      const message = error.message.replace(/; correct it, or leave it out$/, '');
-      this.#refuse(`${this.#file.source.name}, ${row.where}: ${message}`, error);
-      return;
-    }
-    this.#hasBegun = true;
-    yield { id, vector: row.vector, ...(payload === undefined ? {} : { payload }) };
+    const { vector, payload } = row;
+    const { payloads } = this.#options;
+    const isCells = payloads === undefined ? ['csv', 'tsv'].includes(this.#file.format) : hasCells(payloads);
+    this.#last = row;
+    if (payload === undefined) yield { id, vector };
+    else yield { id, vector, payload: isCells ? typedCells(payload, fields) : payload };
   }
 }
 

@@ -114,8 +114,7 @@ export function valuesOf(payload: unknown, fields: Fields, recordId: string): Fi
     const value = type === 'keyword[]' ? keywordsOf(given) : scalarOf(type, given);
     if (value === undefined)
       throw invalid(
-        `the record ${quoted(recordId)} has a value in the field ${quoted(name)} that is not ${EXPECTED[type]}; ` +
-          'correct it, or leave it out',
+        `the record ${quoted(recordId)} has a value in the field ${quoted(name)} that is not ${EXPECTED[type]}`,
       );
     values.set(name, value);
   }

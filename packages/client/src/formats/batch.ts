@@ -120,7 +120,7 @@ export class Packing {
     return this.#payloads.length;
   }
 
-  add(id: string, vector: Float32Array, payload: Uint8Array | string): void {
+  add(id: string, vector: ArrayLike<number>, payload: Uint8Array | string): void {
     const at = this.names.length;
     if (at === this.#room) this.#resize(Math.min(2 * at, this.#limit));
     if (at === this.#room) throw new RangeError('this batch is full');

@@ -122,12 +122,7 @@ export function valuesIn(record: PlainRecord | PendingRecord, fields: Fields): F
 const encoder = new TextEncoder();
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/**
- * Throws unless a record can have this id.
- *
- * @param id - What somebody gave for an id.
- * @throws {HersError} INVALID_ARGUMENT: for what is no text of 1 to 1024 bytes in UTF-8.
- */
+/** Throws unless a record can have this id: a text of 1 to 1024 bytes in UTF-8. */
 export function checkId(id: unknown): asserts id is string {
   if (typeof id !== 'string' || id.length === 0) throw invalid('a record id is a string that is not empty');
   if (!id.isWellFormed()) throw invalid('a record id holds half a surrogate pair');
@@ -139,12 +134,16 @@ function isLonger(text: string, bytes: number): boolean {
   return text.length > bytes / 3 && encoder.encode(text).length > bytes;
 }
 
-/** The payload as JSON; empty when there is none. */
+/** Returns the payload of a record as JSON; empty if there is none. */
+export function payloadText({ payload }: { readonly payload?: Payload | undefined }): string {
+  return payload === undefined ? '' : JSON.stringify(payload);
+}
+
+/** The same for one that may be too large, or no JSON at all. */
 export function checkPayload(payload: Payload | undefined, id: string): string {
-  if (payload === undefined) return '';
   let text: string | undefined;
   try {
-    text = JSON.stringify(payload);
+    text = payloadText({ payload });
   } catch {
     text = undefined;
   }

@@ -461,7 +461,12 @@ class Keeper {
     const { id, vector } = record;
     try {
       const written = { id, vector, ...(payload === undefined ? {} : { payload: payload as Payload }) };
-      await upsert(this.#session, written, { signal });
+      await upsert(this.#session, written, {
+        signal,
+        onInvalid: ({ error }) => {
+          throw error;
+        },
+      });
     } catch (error) {
       if (!(error instanceof HersError && ['INVALID_ARGUMENT', 'INVALID_VECTOR'].includes(error.code))) throw error;
       return refuse('malformed', error.message);

@@ -2,11 +2,11 @@
 // staged.
 
 import { checkVector } from '@hers/scheme';
-import { type Many, type OptionNames, refuseUnknown } from '@hers/service';
-import { invalid, valuesOf } from '../fields/field.ts';
+import { groupsOf, HersError, type Many, type OptionNames, refuseUnknown } from '@hers/service';
+import { type FieldValues, invalid, valuesOf } from '../fields/field.ts';
 import { Packing, type PlainBatch, recordsOf, type SealedBatch } from '../formats/batch.ts';
 import type { Manifest } from '../formats/manifest.ts';
-import { checkId, checkPayload, type PlainRecord, type VectorRecord } from '../formats/records.ts';
+import { checkId, checkPayload, type PlainRecord, payloadText, type VectorRecord } from '../formats/records.ts';
 import type { Space } from '../keys/space.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { partitionOf } from '../session/view.ts';
@@ -18,10 +18,20 @@ export interface UpsertOptions {
   /** Ends the upsert when it aborts; what is acknowledged stays. */
   readonly signal?: AbortSignal;
   /**
-   * Called after every commit, with the number of records that are safe, and of all, if they were
-   * given as an array.
+   * Called after every commit, with the number of records that are safe, and of all valid ones, if
+   * they were given as an array.
    */
   readonly onProgress?: (progress: { readonly acknowledged: number; readonly total?: number }) => void;
+  /**
+   * Called for every record that cannot be written, which is left out; by default, the first one
+   * ends the upsert. `number` is its place among those given, counted from 0. A stream is asked for
+   * the next record afterwards.
+   */
+  readonly onInvalid?: (invalid: {
+    readonly record: VectorRecord;
+    readonly number: number;
+    readonly error: HersError;
+  }) => void;
   /**
    * `always`: records that do not fill a block are put into one at the end, as `optimize` does, so
    * that every search is encrypted. `never`, the default: they stay pending until there are enough,
@@ -32,7 +42,7 @@ export interface UpsertOptions {
 
 /** What an upsert throws: any error, and how many records are safe all the same. */
 export interface UpsertError extends Error {
-  /** Records that were written and acknowledged before the error, from the first on. */
+  /** Valid records that were written and acknowledged before the error, from the first on. */
   readonly acknowledged: number;
 }
 
@@ -41,13 +51,13 @@ export async function upsert(
   records: VectorRecord | Many<VectorRecord>,
   options: UpsertOptions,
 ): Promise<UpsertResult> {
-  refuseUnknown(options, { signal: true, onProgress: true, optimize: true }, 'an upsert');
-  const { signal, onProgress, optimize: when = 'never' } = options;
+  refuseUnknown(options, { signal: true, onProgress: true, onInvalid: true, optimize: true }, 'an upsert');
+  const { signal, onProgress, onInvalid, optimize: when = 'never' } = options;
   if (when !== 'never' && when !== 'always') throw invalid("optimize is 'never' or 'always'");
-  const input: Many<VectorRecord> = isRecord(records) ? [records] : records;
-  const total = Array.isArray(input) ? input.length : undefined;
+  const given: Many<VectorRecord> = isRecord(records) ? [records] : records;
   const tally = new Tally();
   let acknowledged = 0;
+  let total: number | undefined;
   const write = async (count: number, batch: Promise<VaultBatch>) => {
     tally.add(count, await (await batch).write());
     acknowledged += count;
@@ -56,11 +66,12 @@ export async function upsert(
   let writing: Promise<void> = Promise.resolve();
   let batch: Promise<VaultBatch> | undefined;
   try {
+    const check = checkFor(session, (await session.view()).manifest, tally, onInvalid);
     // An array is checked as a whole before anything is written; a stream can only be checked as it
-    // comes.
-    const { manifest } = await session.view();
-    if (Array.isArray(input)) for (const record of input) checkRecord(session, record, manifest);
-    for await (const { count, sealed } of gather(session, input, manifest)) {
+    // comes. Payloads are made into JSON again, rather than kept: all of them may be large.
+    const valid = Array.isArray(given) ? [...given].filter((record) => check(record) !== undefined) : undefined;
+    total = valid?.length;
+    for await (const { count, sealed } of gather(session, valid ?? given, valid ? payloadText : check)) {
       batch = prepare(session, sealed, signal);
       batch.catch(() => {});
       await writing;
@@ -95,7 +106,7 @@ const BLOCKS_PER_COMMIT = 8;
  */
 export const PART_BYTES: number = 2 ** 23;
 
-export interface Gathered {
+interface Gathered {
   readonly count: number;
   /** Settles when the crew is done with them. */
   readonly sealed: Promise<SealedRecords>;
@@ -103,66 +114,69 @@ export interface Gathered {
 
 const FIELDS: OptionNames<VectorRecord> = { id: true, vector: true, payload: true };
 
-export function isRecord(value: unknown): value is VectorRecord {
+function isRecord(value: unknown): value is VectorRecord {
   return typeof value === 'object' && value !== null && 'id' in value && 'vector' in value;
 }
 
 /**
- * Refuses a record that cannot be written, or has a value that does not fit its field; returns its
- * vector, and its payload as JSON.
+ * Returns a check of one record after another: whether each can be written, and its values fit
+ * their fields. The check returns the payload as JSON, or undefined for a record to leave out.
  */
-function checkRecord(
+function checkFor(
   session: CollectionSession,
-  record: VectorRecord,
   manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
-): { vector: Float32Array; payload: string } {
-  const { keyring } = session;
+  tally: Tally,
+  onInvalid: UpsertOptions['onInvalid'],
+): (record: VectorRecord) => string | undefined {
   const { fields } = manifest;
-  if (!isRecord(record)) throw invalid('a record is an object with an id, a vector, and perhaps a payload');
-  refuseUnknown(record, FIELDS, 'a record', 'field');
-  const { id } = record;
-  checkId(id);
-  const payload = checkPayload(record.payload, id);
-  const hasFields = payload !== '' && Object.keys(fields).length > 0;
-  const values = hasFields ? valuesOf(JSON.parse(payload), fields, id) : undefined;
-  session.checkPartition(partitionOf(manifest, values));
-  return {
-    vector: checkVector(keyring.plan, record.vector, 'gallery', () => `the vector of ${JSON.stringify(id)}`),
-    payload,
+  const hasFields = Object.keys(fields).length > 0;
+  let next = 0;
+  return (record) => {
+    const number = next++;
+    let payload: string;
+    let values: FieldValues | undefined;
+    try {
+      if (!isRecord(record)) throw invalid('a record is an object with an id, a vector, and perhaps a payload');
+      refuseUnknown(record, FIELDS, 'a record', 'field');
+      const { id } = record;
+      checkId(id);
+      payload = checkPayload(record.payload, id);
+      if (hasFields && payload !== '') values = valuesOf(JSON.parse(payload), fields, id);
+      const name = onInvalid ? 'its vector' : () => `the vector of ${JSON.stringify(id)}`;
+      checkVector(session.keyring.plan, record.vector, 'gallery', name);
+    } catch (error) {
+      if (!(error instanceof HersError)) throw error;
+      if (!onInvalid) throw new HersError(error.code, `record ${number}: ${error.message}`);
+      tally.invalid++;
+      onInvalid({ record, number, error });
+      return undefined;
+    }
+    session.checkPartition(partitionOf(manifest, values));
+    return payload;
   };
 }
 
-export async function* gather(
+/** Packs and seals records. `payloadOf` returns a payload as JSON; undefined leaves one out. */
+async function* gather(
   session: CollectionSession,
   records: Many<VectorRecord>,
-  manifest: Pick<Manifest, 'fields' | 'partitionBy'>,
+  payloadOf: (record: VectorRecord) => string | undefined,
 ): AsyncGenerator<Gathered> {
   const { dimension, capacity } = session.keyring.plan;
   let batch = new Gathering(session);
   let packing = new Packing(capacity, dimension);
-  /** Adds one; returns a batch that is full. */
-  const add = (record: VectorRecord) => {
-    const { vector, payload } = checkRecord(session, record, manifest);
-    packing.add(record.id, vector, payload);
-    if (packing.count < capacity && packing.payloadBytes < PART_BYTES) return undefined;
-    batch.add(packing);
-    // As many again, probably: growing there step by step takes twice the memory.
-    packing = new Packing(capacity, dimension, packing.count);
-    if (batch.parts < BLOCKS_PER_COMMIT) return undefined;
-    const full = batch.gathered();
-    batch = new Gathering(session);
-    return full;
-  };
-  // Without a promise for each record where they are there already.
-  if (Symbol.asyncIterator in records)
-    for await (const record of records) {
-      const full = add(record);
-      if (full) yield full;
-    }
-  else
-    for (const record of records) {
-      const full = add(record);
-      if (full) yield full;
+  for await (const group of groupsOf(records))
+    for (const record of group) {
+      const payload = payloadOf(record);
+      if (payload === undefined) continue;
+      packing.add(record.id, record.vector, payload);
+      if (packing.count < capacity && packing.payloadBytes < PART_BYTES) continue;
+      batch.add(packing);
+      // As many again, probably: growing there step by step takes twice the memory.
+      packing = new Packing(capacity, dimension, packing.count);
+      if (batch.parts < BLOCKS_PER_COMMIT) continue;
+      yield batch.gathered();
+      batch = new Gathering(session);
     }
   if (packing.count > 0) batch.add(packing);
   if (batch.parts > 0) yield batch.gathered();
@@ -232,6 +246,8 @@ export interface UpsertResult {
   readonly unchanged: number;
   /** Records given in vain, because their id came again later: the last of each id counts. */
   readonly repeated: number;
+  /** Records that could not be written, and were reported to `onInvalid`. */
+  readonly invalid: number;
 }
 
 const FIRST_SIZE = 2 ** 10;
@@ -252,6 +268,7 @@ export class Tally {
   #states = new Uint8Array(FIRST_SIZE);
   #size = 0;
   #given = 0;
+  invalid = 0;
 
   /** A commit: how many records it was given, and what it did to each. */
   add(given: number, outcomes: readonly Outcome[]): void {
@@ -308,7 +325,8 @@ export class Tally {
     const counts = [0, 0, 0, 0];
     for (const state of this.#states) counts[state]++;
     const [inserted, unchanged, replaced] = [counts[INSERTED], counts[UNCHANGED], counts[REPLACED]];
-    return { written: inserted + replaced, inserted, replaced, unchanged, repeated: this.#given - this.#size };
+    const repeated = this.#given - this.#size;
+    return { written: inserted + replaced, inserted, replaced, unchanged, repeated, invalid: this.invalid };
   }
 }
 
