@@ -7,7 +7,7 @@ import { hex } from './bytes.ts';
 import { type Fields, type FieldValue, invalid } from './fields/field.ts';
 import type { Filter } from './filter/filter.ts';
 import { openCompressor } from './formats/compressors.ts';
-import { type Payload, type PlainRecord, payloadOf, type VectorRecord } from './formats/records.ts';
+import { type PlainRecord, payloadOf, type StoredRecord, type VectorRecord } from './formats/records.ts';
 import type { Question, QuestionOptions } from './inbox/keeper.ts';
 import type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';
 import { Candidates } from './search/candidates.ts';
@@ -19,7 +19,6 @@ import {
   fieldsOf,
   inPartitions,
   isChosen,
-  type ListedRecord,
   type Partition,
   partitionsOf,
 } from './search/choice.ts';
@@ -48,16 +47,6 @@ import {
   rotate,
 } from './writing/maintenance.ts';
 import { type UpsertOptions, type UpsertResult, upsert } from './writing/upsert.ts';
-
-/** A record as it was enrolled. */
-export interface StoredRecord {
-  /** The id that the caller gave. */
-  readonly id: string;
-  /** The full vector as it was written, also if a compressor shortens what is indexed. */
-  readonly vector: Float32Array;
-  /** The payload it was written with, if any. */
-  readonly payload?: Payload;
-}
 
 /** Which ids `list` yields. */
 export interface ListOptions {
@@ -382,7 +371,7 @@ export class Collection {
    * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
   async *list(options: ListOptions = {}): AsyncGenerator<string> {
-    for await (const { record } of this.#listed(options)) yield record.id;
+    for await (const { id } of this.listFields([], options)) yield id;
   }
 
   /**
@@ -394,11 +383,6 @@ export class Collection {
     fields: readonly string[],
     options: ListOptions = {},
   ): AsyncGenerator<{ readonly id: string; readonly fields: Readonly<Record<string, FieldValue>> }> {
-    for await (const { view, record } of this.#listed(options))
-      yield { id: record.id, fields: fieldsOf(view, record, fields) };
-  }
-
-  async *#listed(options: ListOptions): AsyncGenerator<{ readonly view: View; readonly record: ListedRecord }> {
     refuseUnknown(options, { filter: true, partitions: true, limit: true, after: true }, 'list');
     const { filter, partitions, limit = Number.POSITIVE_INFINITY, after } = options;
     if (!(limit >= 1)) throw invalid('limit is at least 1');
@@ -413,7 +397,7 @@ export class Collection {
     let left = limit;
     for (const record of chosenRecords(view, choice, after, part)) {
       if (left-- <= 0) return;
-      yield { view, record };
+      yield { id: record.id, fields: fieldsOf(view, record, fields) };
     }
   }
 

@@ -6,7 +6,6 @@ export {
   type CollectionIndex,
   type CountOptions,
   type ListOptions,
-  type StoredRecord,
 } from './collection.ts';
 export { connect, galleryOf } from './connect.ts';
 export { Database } from './database.ts';
@@ -20,7 +19,7 @@ export type {
 export { checkFields, type Fields, type FieldType, type FieldValue, valuesOf } from './fields/field.ts';
 export type { Condition, Filter } from './filter/filter.ts';
 export { parseFilter } from './filter/filter-text.ts';
-export type { Payload, VectorRecord } from './formats/records.ts';
+export type { Payload, StoredRecord, VectorRecord } from './formats/records.ts';
 export type { EnrolledByDevice, Question, QuestionOptions, Refusal, RefusalReason } from './inbox/keeper.ts';
 export { InMemoryNonces, type KnownNonce, type NonceMemory, type NonceState } from './inbox/memory.ts';
 export type { AddDeviceOptions, DeviceInfo } from './inbox/registry.ts';

@@ -188,9 +188,9 @@ class BatchRecord implements PlainRecord {
   readonly id: string;
   readonly handle: string;
   readonly version: string;
+  readonly epoch: number;
   readonly #batch: PlainBatch;
   readonly #index: number;
-  readonly #epoch: number;
 
   constructor(id: string, batch: PlainBatch, index: number, names: BatchNames, epoch: number) {
     this.id = id;
@@ -198,7 +198,7 @@ class BatchRecord implements PlainRecord {
     this.version = names.versionText.slice(index * NAME_DIGITS, (index + 1) * NAME_DIGITS);
     this.#batch = batch;
     this.#index = index;
-    this.#epoch = epoch;
+    this.epoch = epoch;
   }
 
   get vector(): Float32Array {
@@ -217,11 +217,11 @@ class BatchRecord implements PlainRecord {
     if (!projections) return undefined;
     const dimension = projections.length / count;
     const values = projections.subarray(this.#index * dimension, (this.#index + 1) * dimension);
-    return { epoch: this.#epoch, values };
+    return { epoch: this.epoch, values };
   }
 }
 
-/** The records of a batch one by one; `epoch` is that of their projections. */
+/** The records of a batch one by one, sealed under this epoch. */
 export function recordsOf(ids: readonly string[], batch: PlainBatch, names: BatchNames, epoch: number): PlainRecord[] {
   checkNames(batch.count, names);
   return ids.map((id, i) => new BatchRecord(id, batch, i, names, epoch));

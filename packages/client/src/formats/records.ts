@@ -49,9 +49,15 @@ export interface VectorRecord {
   /** Names the record: a string of 1 to 1024 bytes in UTF-8. The store never sees it. */
   readonly id: string;
   /** As many coordinates as the collection has dimensions. */
-  readonly vector: Float32Array | readonly number[];
+  readonly vector: ArrayLike<number>;
   /** Kept with the record in the vault, encrypted, and returned on request. */
   readonly payload?: Payload;
+}
+
+/** A record as it was enrolled. */
+export interface StoredRecord extends VectorRecord {
+  /** The full vector as it was written, also if a compressor shortens what is indexed. */
+  readonly vector: Float32Array;
 }
 
 /** What was indexed of a vector under an epoch. */
@@ -69,13 +75,10 @@ export interface PlainRecord {
   /** Both hexadecimal: they are keys of maps. */
   readonly handle: string;
   readonly version: string;
-  /** Sealed with the record if its compressor may round differently elsewhere. */
-  readonly projection?: Projection | undefined;
-}
-
-export interface OpenedRecord extends PlainRecord {
   /** The epoch it is sealed under. */
   readonly epoch: number;
+  /** Sealed with the record if its compressor may round differently elsewhere. */
+  readonly projection?: Projection | undefined;
 }
 
 /**
@@ -345,7 +348,7 @@ export class RecordKeys {
     sealerOf: (epoch: number) => Sealer | Promise<Sealer>,
     handle: Uint8Array,
     bytes: Uint8Array,
-  ): Promise<OpenedRecord> {
+  ): Promise<PlainRecord> {
     if (bytes.length < HEAD_BYTES) throw broken();
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     if (view.getUint32(0, true) !== FORMAT) throw otherFormat('this collection');

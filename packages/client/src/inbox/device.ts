@@ -8,6 +8,7 @@ import { collectionPath, ENVELOPE_NONCE_BYTES, type EnvelopeHead, MAX_ENVELOPE_B
 import { hmac } from '@noble/hashes/hmac.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesOf, concat, hex, u32 } from '../bytes.ts';
+import type { VectorRecord } from '../formats/records.ts';
 import { Connection, HTTP_OPTIONS, type HttpOptions, postEnvelope } from '../transport/connection.ts';
 import { type DeviceBundle, decodeBundle } from './bundle.ts';
 import { sealRecord, signEnvelope } from './envelopes.ts';
@@ -34,16 +35,6 @@ export interface Posted {
   readonly number: number;
   /** 32 hexadecimal digits: the keeper names what it has answered by them. */
   readonly nonce: string;
-}
-
-/** What a device enrols. */
-export interface DeviceRecord {
-  /** Up to 1024 bytes of UTF-8. */
-  readonly id: string;
-  /** With as many coordinates as the collection has. */
-  readonly vector: ArrayLike<number>;
-  /** Any JSON. */
-  readonly payload?: unknown;
 }
 
 /**
@@ -171,16 +162,16 @@ export class Device {
    * @example
    * await kiosk.enrol({ id: 'visitor-17', vector, payload: { badge: 17 } });
    */
-  async enrol(record: DeviceRecord, options: { readonly signal?: AbortSignal } = {}): Promise<Posted> {
+  async enrol(record: VectorRecord, options: { readonly signal?: AbortSignal } = {}): Promise<Posted> {
     refuseUnknown(options, { signal: true }, 'an enrolment');
     refuseUnknown(record, { id: true, vector: true, payload: true }, 'a record');
-    const { id, payload } = record;
+    const { id } = record;
     if (typeof id !== 'string' || id === '')
       throw new HersError('INVALID_ARGUMENT', 'a record that is enrolled has an id, which is text');
     const vector = this.#checked(record.vector, 'gallery');
     return this.#post(
       'enrolment',
-      (about) => sealRecord(this.#bundle.keys.sealingKey, about, { id, vector, payload }),
+      (about) => sealRecord(this.#bundle.keys.sealingKey, about, { ...record, vector }),
       options,
     );
   }

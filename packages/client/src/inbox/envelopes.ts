@@ -13,6 +13,7 @@ import { ed25519 } from '@noble/curves/ed25519.js';
 import { ml_kem768_x25519 } from '@noble/post-quantum/hybrid.js';
 import { AEAD_AES_256_GCM, CipherSuite, KDF_HKDF_SHA256, type KEM, type KEMFactory, type Key } from 'hpke';
 import { concat, padme, u32 } from '../bytes.ts';
+import type { StoredRecord } from '../formats/records.ts';
 
 const SEED_BYTES = 32;
 
@@ -122,12 +123,6 @@ export function isTextSignedBy(key: Uint8Array, text: string, signature: Uint8Ar
   }
 }
 
-export interface EnrolledRecord {
-  readonly id: string;
-  readonly vector: Float32Array;
-  readonly payload?: unknown;
-}
-
 /** The associated data of a seal: what the envelope says but the hash of its body. */
 function aboutBytes(about: EnvelopeHead): Uint8Array {
   return encodeEnvelopeHead(about, new Uint8Array(0));
@@ -140,7 +135,7 @@ function aboutBytes(about: EnvelopeHead): Uint8Array {
 export async function sealRecord(
   keeper: Uint8Array,
   about: EnvelopeHead,
-  { id, vector, payload }: EnrolledRecord,
+  { id, vector, payload }: StoredRecord,
 ): Promise<Uint8Array> {
   const json = new TextEncoder().encode(JSON.stringify({ id, ...(payload === undefined ? {} : { payload }) }));
   const plain = new Uint8Array(padme(8 + json.length + 4 * vector.length));
@@ -160,7 +155,7 @@ export async function sealRecord(
 /**
  * Opens what a device has sealed; INTEGRITY where it was sealed to another, or for another head.
  */
-export async function openRecord(secret: Uint8Array, about: EnvelopeHead, sealed: Uint8Array): Promise<EnrolledRecord> {
+export async function openRecord(secret: Uint8Array, about: EnvelopeHead, sealed: Uint8Array): Promise<StoredRecord> {
   const broken = () => new HersError('INTEGRITY', 'an enrolment does not open: it was sealed to another keeper');
   let plain: Uint8Array;
   try {

@@ -7,7 +7,7 @@
 
 import { HersError } from '@hers/service';
 import { bytesOf, concat, fromHex, hex } from '../bytes.ts';
-import type { OpenedRecord } from '../formats/records.ts';
+import type { PlainRecord } from '../formats/records.ts';
 import { seal } from '../sealing/sealing.ts';
 import { InconsistentRead, mayBeOvertaken, pauseAfter } from '../session/reader.ts';
 import { type CollectionSession, contradiction } from '../session/session.ts';
@@ -45,7 +45,7 @@ export interface Wanted extends Scored {
 }
 
 export interface Fetched {
-  readonly record: OpenedRecord;
+  readonly record: PlainRecord;
   /**
    * Another writer replaced the record after it was compared: the decrypted score is not about this
    * version.

@@ -10,7 +10,7 @@ import { liveCount, type ManifestBlock } from '../formats/manifest.ts';
 import type { PendingRecord } from '../formats/records.ts';
 import type { CollectionSession } from '../session/session.ts';
 import { isDead, partitionOf, type RecordLocation, type View } from '../session/view.ts';
-import type { ScanPart } from './scan.ts';
+import type { Found, ScanPart } from './scan.ts';
 
 /** A date field of this name says when a record ends. */
 export const EXPIRES = 'expires';
@@ -179,14 +179,6 @@ function hasExpired(view: View, { id }: ManifestBlock, now: number): boolean {
   return dictionary !== undefined && dictionary.size > 0 && (dictionary.at(1) as number) <= now;
 }
 
-/** A record of a view, and where it is: in a block, or pending. */
-export interface ListedRecord {
-  readonly id: string;
-  readonly block?: string;
-  readonly slot?: number;
-  readonly pending?: PendingRecord;
-}
-
 /**
  * The records that count, block by block in the order in which they were written; those after one
  * of them, if it is given.
@@ -196,7 +188,7 @@ export function* chosenRecords(
   choice: Choice | undefined,
   after?: string,
   part: ScanPart = wholeOf(view),
-): Generator<ListedRecord> {
+): Generator<Pick<Found, 'id' | 'block' | 'slot' | 'pending'>> {
   const place = after === undefined ? undefined : view.locate(after);
   let isPast = place === undefined;
   for (const block of part.blocks) {
@@ -218,7 +210,7 @@ export function* chosenRecords(
 /** What the view has of these fields of a record. Nothing is fetched for it. */
 export function fieldsOf(
   view: View,
-  { block, slot, pending }: Pick<ListedRecord, 'block' | 'slot' | 'pending'>,
+  { block, slot, pending }: Pick<Found, 'block' | 'slot' | 'pending'>,
   fields: readonly string[],
 ): Record<string, FieldValue> {
   const entries = fields.map((field) => [

@@ -6,7 +6,7 @@ import type { Compressor } from '@hers/compress';
 import { noiselessScores, type PlanRequest, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
 import { vectorOf } from '../../testing/client.ts';
-import type { OpenedRecord } from '../formats/records.ts';
+import type { PlainRecord } from '../formats/records.ts';
 import { Space } from '../keys/space.ts';
 import { largestSpread, ScoreCheck, WrongScore } from './score-check.ts';
 
@@ -22,7 +22,7 @@ function uniform(): number {
 }
 const normal = () => Math.sqrt(-2 * Math.log(uniform())) * Math.cos(2 * Math.PI * uniform());
 
-const opened = (i: number, vector: Float32Array): OpenedRecord => {
+const opened = (i: number, vector: Float32Array): PlainRecord => {
   const names = { id: `r${i}`, handle: String(i), version: '' };
   return { ...names, vector, payload: new Uint8Array(0), epoch: 0 };
 };
@@ -189,11 +189,11 @@ it('exact, after a network: by one step of what was sealed, or of what the netwo
   const whole = vectorOf(5, 2 * DIMENSION);
   const record = opened(0, vectorOf(7, 2 * DIMENSION));
   const sealed = vectorOf(8, DIMENSION, 0.5);
-  const cases: [OpenedRecord, Float32Array][] = [
+  const cases: [PlainRecord, Float32Array][] = [
     [{ ...record, epoch: 2, projection: { epoch: 2, values: sealed } }, sealed],
     [{ ...record, epoch: 3, projection: { epoch: 3, values: sealed } }, await halve(record.vector)],
   ];
-  const check = (each: OpenedRecord, decrypted: number) =>
+  const check = (each: PlainRecord, decrypted: number) =>
     new ScoreCheck(whole).one({ handle: '', space, decrypted }, each);
   for (const [each, indexed] of cases) {
     const [plain] = plainScores(space.plan, indexed, await halve(whole));

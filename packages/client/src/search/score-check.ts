@@ -10,7 +10,7 @@
 
 import { noiselessScores, plainScores } from '@hers/scheme';
 import { HersError } from '@hers/service';
-import type { OpenedRecord } from '../formats/records.ts';
+import type { PlainRecord } from '../formats/records.ts';
 import type { Space } from '../keys/space.ts';
 
 /** Standard deviations within which a single score must agree. */
@@ -69,7 +69,7 @@ export class ScoreCheck {
   }
 
   /** WrongScore when this record cannot have that score. */
-  async one({ handle, space, slot = 0, decrypted: score }: Scored, record: OpenedRecord): Promise<void> {
+  async one({ handle, space, slot = 0, decrypted: score }: Scored, record: PlainRecord): Promise<void> {
     if (score === undefined) return;
     const { plan } = space;
     const { vector, isMoved } = await indexed(space, record);
@@ -112,7 +112,7 @@ export class ScoreCheck {
  * Returns what the block holds of a record. A record of a later epoch was moved: it was sealed
  * again for another compressor meanwhile, and is projected here.
  */
-async function indexed(space: Space, record: OpenedRecord): Promise<{ vector: Float32Array; isMoved: boolean }> {
+async function indexed(space: Space, record: PlainRecord): Promise<{ vector: Float32Array; isMoved: boolean }> {
   const isMoved = space.sealsProjections && record.projection?.epoch !== space.epoch;
   if (space.sealsProjections && !isMoved) return { vector: record.projection!.values, isMoved };
   if (isMoved && record.epoch <= space.epoch)

@@ -14,7 +14,7 @@ import {
   openManifest,
   type PartitionAccess,
 } from '../formats/manifest.ts';
-import { type OpenedRecord, PendingRecord } from '../formats/records.ts';
+import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import type { Space } from '../keys/space.ts';
 import type { ListCache } from './list-cache.ts';
@@ -202,7 +202,7 @@ export class CollectionReader implements Source {
   async *records(
     handles: readonly string[],
     { newest, signal }: { readonly newest: number; readonly signal?: AbortSignal | undefined },
-  ): AsyncGenerator<OpenedRecord> {
+  ): AsyncGenerator<PlainRecord> {
     const { service, place, keyring } = this;
     const sealerOf = (epoch: number) => {
       if (epoch > newest) throw new InconsistentRead('the store gave a record of a later key than the manifest names');

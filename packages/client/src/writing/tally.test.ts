@@ -34,7 +34,7 @@ class Truth {
 
   upsert(records: readonly VectorRecord[]): UpsertResult {
     const before = new Map(this.#content);
-    for (const { id, vector } of records) this.#content.set(id, [...vector].join());
+    for (const { id, vector } of records) this.#content.set(id, Array.from(vector).join());
     const ids = [...new Set(records.map(({ id }) => id))];
     const isSame = (id: string) => before.get(id) === this.#content.get(id);
     return counts({
