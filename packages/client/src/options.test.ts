@@ -68,17 +68,17 @@ it('writing and maintenance', async () => {
 });
 
 it('a field of a record: what would be lost is refused', async () => {
-  const refused = {
+  const refused = (number: number) => ({
     code: 'INVALID_ARGUMENT',
-    message: 'a record has no field "paylod"; did you mean payload?',
-  };
+    message: `record ${number}: a record has no field "paylod"; did you mean payload?`,
+  });
   const record = misspelt<VectorRecord>({ id: 'b', vector, paylod: { city: 'Delft' } });
-  await assert.rejects(faces.upsert(record), refused);
-  await assert.rejects(faces.upsert([{ id: 'c', vector }, record]), refused);
+  await assert.rejects(faces.upsert(record), refused(0));
+  await assert.rejects(faces.upsert([{ id: 'c', vector }, record]), refused(1));
   const stream = async function* () {
     yield record;
   };
-  await assert.rejects(faces.upsert(stream()), refused);
+  await assert.rejects(faces.upsert(stream()), refused(0));
   assert.equal(await faces.count(), 1);
 });
 

@@ -1,5 +1,5 @@
-// From rows to records: an id for each, values of the types of their fields, and a count of what
-// was left out.
+// From rows to records: an id for each, cells as values of their fields, and a count of what was
+// left out.
 //
 // A number is no id that anybody chose: two imports that number their rows write over each other.
 // So rows are numbered only where that was asked for.

@@ -81,7 +81,7 @@ it('a value of another type names the record, the field and what is expected', (
     for (const value of values)
       assert.throws(
         () => valuesIn({ [name]: value }),
-        isRefused(new RegExp(`the record "ada" .* field "${name}" that is not (a|true) .*; correct it`)),
+        isRefused(new RegExp(`the record "ada" .* field "${name}" that is not (a|true) `)),
         `${name}: ${typeof value}`,
       );
   assert.throws(() => valuesIn({ n: 2 ** 53 }), isRefused(/keep larger ones as keywords/));

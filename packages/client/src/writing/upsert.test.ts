@@ -84,7 +84,7 @@ for (const [way, given] of Object.entries(WAYS))
         const all = [good(0), good(1), record as VectorRecord, good(2)];
         await assert.rejects(faces.upsert(given(all)), (error: HersError & { acknowledged: number }) => {
           const said = message.source.replace(/^\^/, '').replace(/^its vector/, 'the vector of "x"');
-          assert.match(error.message, new RegExp(`^record 2: .*${said}.*; correct it, or leave it out$`));
+          assert.match(error.message, new RegExp(`^record 2: .*${said}`));
           assert.deepEqual([error.code, error.acknowledged], [code, 0]);
           assert.ok(!error.message.includes(`${SECRET}`), error.message);
           return true;

@@ -146,8 +146,7 @@ function checkFor(
       checkVector(session.keyring.plan, record.vector, 'gallery', name);
     } catch (error) {
       if (!(error instanceof HersError)) throw error;
-      if (!onInvalid)
-        throw new HersError(error.code, `record ${number}: ${error.message}; correct it, or leave it out`);
+      if (!onInvalid) throw new HersError(error.code, `record ${number}: ${error.message}`);
       tally.invalid++;
       onInvalid({ record, number, error });
       return undefined;
@@ -157,7 +156,7 @@ function checkFor(
   };
 }
 
-/** Packs and seals records, of which `payloadOf` returns the payload as JSON; of some nothing. */
+/** Packs and seals records. `payloadOf` returns a payload as JSON; undefined leaves one out. */
 async function* gather(
   session: CollectionSession,
   records: Many<VectorRecord>,
