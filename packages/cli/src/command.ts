@@ -1,5 +1,4 @@
-// Commands with examples: what `--help` shows, docs/cli.md repeats and the tests run is one and the
-// same text.
+// Commands with examples: `--help` shows, docs/cli.md repeats and the tests run one text.
 
 import { Command, CommanderError, Help, Option } from 'commander';
 import { usageError } from './exit.ts';

@@ -1,5 +1,4 @@
-// Files that only their owner can read, written so that a crash leaves the old content or the new,
-// never half of one.
+// Files that only their owner can read: a crash leaves the old content or the new, never half.
 
 import { randomBytes } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';

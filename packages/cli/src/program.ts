@@ -102,7 +102,9 @@ export async function run(args: readonly string[], environment: Environment): Pr
     if (reason !== undefined && !(reason instanceof Interrupted)) throw reason;
     return context?.exit ?? EXIT.done;
   } catch (error) {
-    return report(error, context ?? new Context(environment, flagsOf(args)));
+    // The arguments could not be understood.
+    const flags = { json: args.includes('--json'), verbose: args.includes('--verbose') };
+    return report(error, context ?? new Context(environment, flags));
   }
 }
 
@@ -115,11 +117,6 @@ function report(error: unknown, { out, signal }: Context): Exit {
   const ending = endingOf(cause);
   out.failure(ending, cause);
   return ending.exit;
-}
-
-/** How errors are shown when the arguments could not be understood. */
-function flagsOf(args: readonly string[]): GlobalFlags {
-  return { json: args.includes('--json'), verbose: args.includes('--verbose') };
 }
 
 /** Asks for the help of a command; of one that does not exist, for the command, which says so. */

@@ -105,7 +105,7 @@ export class Progress {
     return lineOf(columns, share, label, amounts, speed, left);
   }
 
-  /** What is said of it, each as far as it is known. */
+  /** Says each as far as it is known. */
   #figures() {
     const { unit } = this.#options;
     const total = this.#total;

@@ -1,5 +1,4 @@
-// `hers doctor --repair`: makes a new gallery of what a damaged one still holds, and says what that
-// is.
+// `hers doctor --repair`: makes a new gallery of what a damaged one holds, and says what that is.
 
 import {
   type DamagedPlace,

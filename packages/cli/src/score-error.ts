@@ -1,5 +1,4 @@
-// How far scores are from those of the vectors as they are: measured, on a sample, by rounding and
-// by encrypting it.
+// Measures how far scores are from those of the vectors as they are, on a sample.
 
 import {
   type BlockMatrix,

@@ -19,7 +19,7 @@ export interface SecretSource {
   readonly remedy: string;
 }
 
-/** Where a secret comes from whose file a setting may name. */
+/** Makes the source of a secret whose file a setting may name. */
 export function secretOf(
   settings: Settings,
   setting: 'passphraseFile' | 'tokenFile',

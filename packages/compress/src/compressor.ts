@@ -1,5 +1,4 @@
-// A trained compressor: bytes of an ONNX file, and the function from vectors to shorter vectors
-// that they describe.
+// A trained compressor: bytes of an ONNX file, and the function to shorter vectors in it.
 
 import { CompressError } from './errors.ts';
 import { decodeModel, malformed, type OnnxModel } from './onnx.ts';

@@ -1,5 +1,4 @@
-// onnxruntime for Node, with one thread: what compresses beside a search engine must not take its
-// cores.
+// onnxruntime for Node, with one thread: the cores are for the search engine beside it.
 
 import * as ort from 'onnxruntime-node';
 import type { Runtime } from './compressor.ts';

@@ -114,8 +114,7 @@ export function learnedFrom(
     const guess = ridge(trial, mean, width, strength);
     const gains = judged.map(({ seen, probe }) => cosine(guess(seen), probe) - cosine(mean, probe));
     const gain = gains.reduce((sum, x) => sum + x, 0);
-    // A gain below two standard errors is not trusted: of so many candidates, one reaches it by
-    // chance.
+    // A gain below two standard errors is not trusted: some candidate reaches it by chance.
     const luck = 2 * Math.sqrt(gains.reduce((sum, x) => sum + x * x, 0));
     if (gain > luck && gain > best.gain) best = { gain, guess: ridge(galleries.flat(), mean, width, strength) };
   }

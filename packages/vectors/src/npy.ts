@@ -129,11 +129,7 @@ function parseHeader(name: string, text: string, dtypes: Readonly<Record<string,
   return { dtype: dtype.type, swapped: dtype.swapped, rows, columns };
 }
 
-function dtypeOf(
-  name: string,
-  descr: string | undefined,
-  dtypes: Readonly<Record<string, Dtype>>,
-): { type: Dtype; swapped: boolean } {
+function dtypeOf(name: string, descr: string | undefined, dtypes: Readonly<Record<string, Dtype>>) {
   const [, order, code] = /^([<>=|])?([a-zA-Z]\d+)$/.exec(descr ?? '') ?? [];
   const type = code !== undefined && Object.hasOwn(dtypes, code) ? dtypes[code] : undefined;
   if (!type)
@@ -218,8 +214,7 @@ export async function writeNpy(
   return rows;
 }
 
-// Bytes as they come, taken in the portions that a format needs: memory is bounded by the largest
-// portion.
+// Bytes taken in the portions that a format needs: memory is bounded by the largest of them.
 
 export class ByteSource {
   /** What errors call it. */

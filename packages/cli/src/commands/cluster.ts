@@ -138,11 +138,7 @@ async function status(context: Context, flags: NodeFlags): Promise<void> {
 }
 
 /** Asks the node of the flags for something. */
-async function asking(
-  context: Context,
-  flags: NodeFlags,
-  ask: (shards: HttpShards) => Promise<unknown>,
-): Promise<void> {
+async function asking(context: Context, flags: NodeFlags, ask: (shards: HttpShards) => Promise<unknown>) {
   const shards = (await connecting(context, flags))(flags.nodeUrl);
   try {
     await ask(shards);

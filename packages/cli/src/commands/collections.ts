@@ -1,5 +1,4 @@
-// `hers collections`: what a gallery is divided into, each with its own dimension, metric and
-// profile.
+// `hers collections`: parts of a gallery, each with a dimension, a metric and a profile.
 
 import { readFile } from 'node:fs/promises';
 import {

@@ -1,6 +1,7 @@
 // `hers train`, `evaluate`, `dimension` and `reindex`: fewer dimensions for a collection. A scan
 // costs as much as there are dimensions to compare.
 
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { isFileThere } from '@hers/service/target';
 import type { Compressor, MethodName, Progress as Training } from '@hers/training';
@@ -12,7 +13,6 @@ import { addLabelOptions, rowOptionsOf } from '../input/rows.ts';
 import { readVectors, type VectorOptions, type Vectors } from '../input/vectors.ts';
 import { columns, count, counted, duration } from '../output.ts';
 import { mayReplace, writeOrReplace, writePrivately } from '../private-file.ts';
-import type { Progress } from '../progress.ts';
 import { addDimension } from './dimension.ts';
 import { addPlan } from './plan.ts';
 
@@ -117,7 +117,7 @@ async function train(context: Context, argument: string, options: TrainOptions):
   if (checkpoint !== undefined) isFileThere(checkpoint);
   const data = await readVectors(environment, argument, rowOptionsOf(options));
   const { fit } = await import('@hers/training');
-  const resume = checkpoint && (await readIfThere(checkpoint));
+  const resume = checkpoint !== undefined && existsSync(checkpoint) ? await readFile(checkpoint) : undefined;
   const started = performance.now();
   using progress = context.progress({ label: 'Training', total: 1000, unit: '‰' });
   const saving: Promise<void>[] = [];
@@ -126,10 +126,10 @@ async function train(context: Context, argument: string, options: TrainOptions):
     inputDimension: data.dimension,
     seed,
     signal,
-    ...given({ dimension, settings: loss === undefined ? undefined : { loss }, resume: resume || undefined }),
+    ...given({ dimension, settings: loss === undefined ? undefined : { loss }, resume }),
     onProgress: (now) => {
       last = now;
-      show(progress, now);
+      progress.update(Math.floor(1000 * now.done));
       out.detail(describeProgress(now));
     },
     ...(checkpoint
@@ -151,10 +151,6 @@ async function train(context: Context, argument: string, options: TrainOptions):
   progress.end();
   await writeOrReplace(path, options.replace, (file) => file.writeFile(compressor.save()));
   printCompressor(context, path, data, compressor, performance.now() - started);
-}
-
-function show(progress: Progress, { done }: Training): void {
-  progress.update(Math.floor(1000 * done));
 }
 
 function describeProgress({ stage, step, steps, loss, validation }: Training): string {
@@ -195,12 +191,7 @@ export function figureOf(name: string, value: number): readonly [name: string, v
   return [FIGURES[name] ?? name, shown];
 }
 
-async function evaluate(
-  context: Context,
-  argument: string,
-  files: readonly string[],
-  options: EvaluateOptions,
-): Promise<void> {
+async function evaluate(context: Context, argument: string, files: readonly string[], options: EvaluateOptions) {
   const { environment, out, signal } = context;
   const { vectors, labels, count: total, dimension } = await readVectors(environment, argument, rowOptionsOf(options));
   if (!labels) throw usageError('there are no labels to compare answers with', 'add --labels or --label');
@@ -264,15 +255,6 @@ async function reindex(context: Context, file: string | undefined, none: boolean
         `${collection.name}: ${counted(records, 'record')} of ${collection.plan.dimension} dimensions, ${plan.dimension} of which are indexed. That took ${duration(ms)}.`,
       );
   });
-}
-
-async function readIfThere(path: string): Promise<Uint8Array | undefined> {
-  try {
-    return await readFile(path);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }
 
 // How often a person is found by the mean of their templates, as `hers verify --combine mean`

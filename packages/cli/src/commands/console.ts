@@ -59,8 +59,8 @@ async function run(context: Context, { port, open, model = [], example = false }
       ? await serverSource(context)
       : await folderSource(context);
   try {
-    const { close: _, ...led } = source;
-    const served = await startConsole({ ...led, port, models });
+    const { close: _, ...rest } = source;
+    const served = await startConsole({ ...rest, port, models });
     try {
       const shown = example ? 'an example, made up' : where;
       out.result({ url: served.address, gallery: shown }, [

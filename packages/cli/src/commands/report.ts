@@ -187,11 +187,7 @@ async function peopleIn(labels: readonly (string | number)[], sample: number, se
 }
 
 /** Of what was read, so that a reader knows whether they have the same. */
-async function digestsOf(
-  context: Context,
-  argument: string,
-  { labels, compressor }: ReportOptions,
-): Promise<{ file: string; sha256: string }[]> {
+async function digestsOf(context: Context, argument: string, { labels, compressor }: ReportOptions) {
   const digests: { file: string; sha256: string }[] = [];
   for (const name of [argument === '-' ? undefined : argument, labels, compressor]) {
     if (name === undefined) continue;

@@ -201,12 +201,7 @@ function whomAndProbe(
   throw usageError('an id and --group exclude each other', 'give one of them');
 }
 
-async function runVerify(
-  context: Context,
-  first: string | undefined,
-  second: string | undefined,
-  flags: VerifyFlags,
-): Promise<void> {
+async function runVerify(context: Context, first: string | undefined, second: string | undefined, flags: VerifyFlags) {
   const { environment, out, signal } = context;
   const { threshold, combine, showBlocks, partitions, row } = flags;
   const [whom, argument] = whomAndProbe(first, second, flags);

@@ -159,11 +159,7 @@ interface NodeFiles {
 }
 
 /** As flags name them, or as `hers cluster init` made them. */
-async function nodeFiles(
-  context: Context,
-  { cluster, clusterFiles }: ServeFlags,
-  given: NodeFiles['tls'],
-): Promise<NodeFiles | undefined> {
+async function nodeFiles(context: Context, { cluster, clusterFiles }: ServeFlags, given: NodeFiles['tls']) {
   if (clusterFiles === undefined) return cluster === undefined ? undefined : { servers: cluster, tls: given };
   const { CLUSTER_FILES } = await import('@hers/cluster');
   const at = (name: keyof typeof CLUSTER_FILES) => join(context.path(clusterFiles), CLUSTER_FILES[name]);

@@ -73,8 +73,7 @@ function contentOf(
 ): Pick<Row, 'vector' | 'id' | 'payload'> {
   if (Array.isArray(value)) return { vector: vectorFrom(source, line.where, value) };
   if (!isObject(value)) throw new HersError('MALFORMED', `${source}, ${line.where} is neither an object nor a vector`);
-  // Nothing, where nobody said that there is one, is what many programs write for an id that is not
-  // there.
+  // Nothing, where nobody said that there is one, is what many programs write for no id.
   const name = id ?? (Object.hasOwn(value, 'id') && value.id !== null ? 'id' : undefined);
   const content = payload
     ? (Object.fromEntries(payload.map((field) => [field, fieldOf(source, line, field)])) as Payload)

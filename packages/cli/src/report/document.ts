@@ -1,9 +1,9 @@
 // What a report says, from what was measured.
 
-import type { Plan } from '@hers/client';
 import type { AtRate, Evaluation, Interval } from '@hers/vectors/accuracy';
 import type { Machine } from '@hers/vectors/machine';
 import { count, duration, size } from '../output.ts';
+import type { EncryptedScores } from './gallery.ts';
 import { type Line, linePlot, type Part } from './page.ts';
 import type { Crossed, Mean, Protection } from './protection.ts';
 
@@ -33,14 +33,9 @@ export interface Measured {
   };
   readonly compressor?: { readonly file: string; readonly method: string; readonly dimension: number } | undefined;
   readonly ways: readonly Way[];
-  readonly encrypted: {
-    readonly plan: Plan;
-    readonly bytes: number;
-    readonly searchSeconds: number;
+  readonly encrypted: Omit<EncryptedScores, 'scores'> & {
     /** In the clear, in the same process. */
     readonly plainSeconds: number;
-    readonly enrolSeconds: number;
-    readonly sameAfterRotation: number;
     /** Of scores, against those in the clear: root mean square and mean. */
     readonly error: { readonly rms: number; readonly bias: number };
   };

@@ -152,11 +152,7 @@ export function protection(input: ProtectionInput): Protection {
  * The coefficients of the first rows of a ciphertext, slot by slot, of −½ to ½. In a block this is
  * where the coordinates of templates would stand.
  */
-function coefficients(
-  { parameters, rows }: Pick<Block, 'parameters' | 'rows'>,
-  slots: number,
-  width: number,
-): Float64Array[] {
+function coefficients({ parameters, rows }: Pick<Block, 'parameters' | 'rows'>, slots: number, width: number) {
   const ring = ringOf(parameters);
   const words = polyWords(parameters);
   const modulus = parameters.primes.reduce((product, prime) => product * prime, 1);
@@ -385,12 +381,7 @@ function linking(
 }
 
 /** Cosines of pairs of vectors of one person, and of two. */
-function plainPairs(
-  vectors: Float32Array,
-  dimension: number,
-  labels: Int32Array,
-  random: Random,
-): [number[], number[]] {
+function plainPairs(vectors: Float32Array, dimension: number, labels: Int32Array, random: Random) {
   const row = (i: number) => vectors.subarray(i * dimension, (i + 1) * dimension);
   const [mated, strangers]: [number[], number[]] = [[], []];
   const order = Array.from(random.order(labels.length));
@@ -400,7 +391,7 @@ function plainPairs(
     const other = order[random.below(order.length)]!;
     if (labels[other] !== labels[i] && strangers.length < PAIRS) strangers.push(cosine(row(i), row(other)));
   }
-  return [mated, strangers];
+  return [mated, strangers] as const;
 }
 
 /** Two enrolments of the same templates, and queries of each against the other. */

@@ -4,7 +4,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pipeline } from 'node:stream/promises';
-import { HersError, type OptionNames, refuseUnknown, takesGzip } from '@hers/service';
+import { HersError, takesGzip } from '@hers/service';
 import { BASE, PAGE_HEADERS, type PageFile, readPage } from './files.node.ts';
 import { type FoundModel, type MissingModel, modelFile } from './models.node.ts';
 import { answerError, ServerProxy, type Upstream } from './proxy.node.ts';
@@ -44,15 +44,6 @@ export interface PlainCollection {
   readonly probes?: readonly { readonly label: string; readonly vector: readonly number[] }[];
 }
 
-const OPTIONS: OptionNames<ConsoleOptions> = {
-  upstream: true,
-  gallery: true,
-  port: true,
-  keyFile: true,
-  models: true,
-  example: true,
-};
-
 /** A console that listens. */
 export interface RunningConsole {
   /** With the secret, which opens it once. */
@@ -73,7 +64,6 @@ const OWN_SITES: readonly unknown[] = [undefined, 'same-origin', 'none'];
 const DATA_HEADERS = { ...PAGE_HEADERS, 'content-security-policy': "default-src 'none'; frame-ancestors 'none'" };
 
 export async function startConsole(options: ConsoleOptions): Promise<RunningConsole> {
-  refuseUnknown(options, OPTIONS, 'a console');
   const { port = DEFAULT_PORT } = options;
   const page = await readPage();
   const server = createServer({ requestTimeout: 0 });

@@ -1,5 +1,4 @@
-// Enrol what a model understands: faces out of pictures, each with a name; or sentences, one on
-// each line.
+// Enrol what a model understands: faces out of pictures, each with a name; or lines of text.
 
 import type { CollectionDescription, VectorRecord } from '@hers/client';
 import { useSignal } from '@preact/signals';

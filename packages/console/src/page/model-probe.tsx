@@ -2,7 +2,7 @@
 
 import type { Signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { type Embedded, embed, installText, loading, type ModelFacts, missingText, modelsFor } from './models.ts';
+import { type Embedded, embed, loading, type ModelFacts, missingText, modelsFor } from './models.ts';
 import { Button, Field, type Task, TextArea } from './parts.tsx';
 import { cropOf, openPicture, PictureInput } from './pictures.tsx';
 
@@ -42,7 +42,7 @@ export function NoModel({ takes, dimension }: { readonly takes: string; readonly
   return (
     <div class="stack tight">
       <p>{missingText(missing)}</p>
-      <code class="command">{installText(missing)}</code>
+      <code class="command">npm install {missing.packages.join(' ')}</code>
     </div>
   );
 }

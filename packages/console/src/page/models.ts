@@ -33,11 +33,6 @@ export function modelsFor(dimension: number): Shelf {
   return { models: models.filter(fits), missing: missing.filter(({ facts }) => fits(facts)) };
 }
 
-/** What to do where a model is missing, as one sentence. */
-export function installText({ packages }: Missing): string {
-  return `npm install ${packages.join(' ')}`;
-}
-
 /** Models that load just now. */
 export const loading: Signal<ReadonlySet<string>> = signal(new Set());
 

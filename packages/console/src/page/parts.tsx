@@ -116,16 +116,6 @@ export function Field({ label, hint, children, class: more = '' }: FieldProps): 
   );
 }
 
-/** What may be wider than the page: it scrolls by itself, by keys too. */
-function Scroll({ label, children }: { readonly label: string; readonly children: ComponentChildren }): JSX.Element {
-  return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: without it, keys could not scroll it
-    <section class="scroll" aria-label={label} tabIndex={0}>
-      {children}
-    </section>
-  );
-}
-
 /** The title of a column, and its class where it has one; `aside` is for screen readers alone. */
 export type Column = string | readonly [title: string, kind: 'number' | 'score' | 'aside'];
 
@@ -135,9 +125,11 @@ interface TableProps {
   readonly children: ComponentChildren;
 }
 
+/** May be wider than the page: it scrolls by itself, by keys too. */
 export function Table({ label, columns, children }: TableProps): JSX.Element {
   return (
-    <Scroll label={label}>
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: without it, keys could not scroll it
+    <section class="scroll" aria-label={label} tabIndex={0}>
       <table>
         <thead>
           <tr>
@@ -153,7 +145,7 @@ export function Table({ label, columns, children }: TableProps): JSX.Element {
         </thead>
         <tbody>{children}</tbody>
       </table>
-    </Scroll>
+    </section>
   );
 }
 

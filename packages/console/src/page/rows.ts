@@ -117,8 +117,7 @@ function cellsOf(line: string, delimiter: string, number: number): string[] {
   }
 }
 
-// Vectors out of a .npy file: two dimensions, rows one behind the other. Only the rows that are
-// asked for are read.
+// Vectors out of a .npy file of two dimensions. Only the rows that are asked for are read.
 
 const MAGIC = '\x93NUMPY';
 const HEADER = /'descr':\s*'([<>|=])([fiu])(\d)'.*'fortran_order':\s*(True|False).*'shape':\s*\((\d+),\s*(\d*),?\s*\)/;

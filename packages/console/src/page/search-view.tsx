@@ -69,12 +69,7 @@ const SOURCES: readonly (readonly [Source, string])[] = [
   ['record', 'Record'],
 ];
 
-async function probeOf(
-  collection: Collection,
-  form: FormValues,
-  face: FoundFace | undefined,
-  dimension: number,
-): Promise<ArrayLike<number>> {
+async function probeOf(collection: Collection, form: FormValues, face: FoundFace | undefined, dimension: number) {
   if (form.source === 'vector') return vectorOf(form.text);
   if (form.source === 'picture') {
     if (!face) throw new Error('choose a picture with a face first');
@@ -330,12 +325,7 @@ function share(score: number, metric: string, best: number): number {
 
 const LONG_ID = 32;
 
-interface ResultsProps {
-  readonly found: Found | undefined;
-  readonly metric: string;
-}
-
-function Results({ found, metric }: ResultsProps): JSX.Element {
+function Results({ found, metric }: { readonly found: Found | undefined; readonly metric: string }): JSX.Element {
   const chosen = useSignal<'cards' | 'table' | undefined>(undefined);
   if (!found)
     return (

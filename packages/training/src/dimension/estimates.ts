@@ -47,8 +47,7 @@ export function likelihoodDimension({ count, k: held, distance }: Neighbours, k:
     const farthest = distance[i * held + k - 1];
     let sum = 0;
     for (let j = 0; j < k - 1; j++) sum += Math.log(farthest / distance[i * held + j]);
-    // Not finite: a copy of the point is among its neighbours, and says nothing about its
-    // surroundings.
+    // Not finite: a copy of the point is among its neighbours, and says nothing of them.
     if (!Number.isFinite(sum)) continue;
     inverses += sum / (k - 1);
     points++;

@@ -134,11 +134,7 @@ function whyNotMeasured({ labelled, classCount, count }: TrainingSet): string | 
   return undefined;
 }
 
-async function principal(
-  task: Task<AutoSettings, number | null>,
-  reason: string,
-  context: Context,
-): Promise<Uint8Array<ArrayBuffer>> {
+async function principal(task: Task<AutoSettings, number | null>, reason: string, context: Context) {
   const { set, dimension, threads } = task;
   if (dimension === null)
     throw new CompressError(

@@ -1,5 +1,4 @@
-// What every method is: a function from a training set to the bytes of a model, and the settings it
-// knows.
+// Methods: functions from a training set to the bytes of a model, and the settings they know.
 
 import { CompressError } from '@hers/compress';
 import type { TrainingSet } from '../training/training-set.ts';

@@ -1,5 +1,4 @@
-// PCA and LDA as methods: fitted on part of the identities to measure them on the others, then on
-// all.
+// PCA and LDA: fitted on part of the identities to measure them on the others, then on all.
 
 import { draws, measured, measuredAlong, withValidation } from '../training/validation.ts';
 import { encodeCompressor, linearBody } from './compressor-graph.ts';

@@ -102,14 +102,7 @@ export const ranking: Method<RankingSettings> = {
 };
 
 /** The learned map of `[rows, n]` whitened vectors. */
-function mapped(
-  graph: Graph,
-  y: Value,
-  n: number,
-  dimension: number,
-  hidden: readonly number[],
-  parameter: Parameter,
-): Value {
+function mapped(graph: Graph, y: Value, n: number, dimension: number, hidden: readonly number[], parameter: Parameter) {
   const linear = layer(graph, parameter, y, 'map', n, dimension);
   if (hidden.length === 0) return linear;
   let inner = y;
@@ -160,7 +153,9 @@ export async function learnRanking(
     {
       stage,
       steps: settings.steps,
-      learningRate: (step) => settings.learningRate * warmAndCool(step, settings.steps),
+      // Up over fifty steps, then down along a cosine.
+      learningRate: (step) =>
+        settings.learningRate * Math.min(1, (step + 1) / 50) * 0.5 * (1 + Math.cos((Math.PI * step) / settings.steps)),
       batch: async (step) => drawBatch(source, batch, settings.smoothing, new Random(seed, 0x4a2c, step)),
       every: 0,
       patience: 0,
@@ -173,11 +168,6 @@ export async function learnRanking(
   return { body, figures: { ...(settings.steps > 0 && { loss: figures.loss }), steps: settings.steps } };
 }
 
-/** Up over fifty steps, then down along a cosine. */
-function warmAndCool(step: number, steps: number): number {
-  return Math.min(1, (step + 1) / 50) * 0.5 * (1 + Math.cos((Math.PI * step) / steps));
-}
-
 interface Source {
   white: TrainingSet;
   lists: number[][];
@@ -186,12 +176,7 @@ interface Source {
   noise: number;
 }
 
-function drawBatch(
-  { white, lists, deviations, noise }: Source,
-  batch: number,
-  smoothing: number,
-  random: Random,
-): Matrices {
+function drawBatch({ white, lists, deviations, noise }: Source, batch: number, smoothing: number, random: Random) {
   const n = white.dimension;
   const [probes, mates] = [new Float32Array(batch * n), new Float32Array(batch * n)];
   const kept = Math.sqrt(1 - smoothing * smoothing);
