@@ -48,6 +48,7 @@ export interface ScanOptions {
   readonly signal?: AbortSignal;
   /** Blocks that the store cannot answer for are left out. */
   readonly partial?: boolean;
+  readonly mostBlocks?: number | undefined;
 }
 
 export interface ScanPart {
@@ -370,7 +371,7 @@ async function scanBlocks(
   queries: Queries,
   blocks: readonly ManifestBlock[],
   isPart: boolean,
-  { limit, threshold, choice, groupBy, signal, partial }: ScanOptions,
+  { limit, threshold, choice, groupBy, signal, partial, mostBlocks }: ScanOptions,
 ): Promise<
   { readonly candidates: Candidate[]; readonly searched: number; readonly shards: ShardCoverage | undefined }[]
 > {
@@ -416,6 +417,7 @@ async function scanBlocks(
       ...queries.request,
       ...(isPart ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(partial ? { partial } : {}),
+      ...(mostBlocks === undefined ? {} : { mostBlocks }),
     };
     let shards: ShardCoverage | undefined;
     const onCoverage = (coverage: ShardCoverage) => {
