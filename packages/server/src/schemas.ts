@@ -60,7 +60,7 @@ export const replicasHead = object({ replicas: count });
 const flag = { type: 'boolean' } as const;
 const few = (items: object) => ({ type: 'array', items, maxItems: 1000 }) as const;
 const inbox = { ...few({ ...count, minimum: 1 }), maxItems: 64 };
-const searched = { some: flag, partial: flag, mostBlocks: count };
+const searched = { some: flag, partial: flag };
 const open = object({ inbox });
 export const searchHead = object({ version: count }, { ...searched, open });
 const shard = object({ name, version: count }, { ...searched, state: hexDigits(16), lists: flag });

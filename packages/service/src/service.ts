@@ -94,8 +94,6 @@ export interface Searched {
    * store cannot answer is an error all the same.
    */
   readonly partial?: boolean;
-  /** Answers by this many blocks at most. */
-  readonly mostBlocks?: number;
 }
 
 /** Lets a store answer open queries: it expands them, and packs responses of several blocks. */

@@ -136,9 +136,7 @@ async function* scanWith<Q extends Comparable>(
 ): Responses {
   if (partitions) for (const { blocks } of searched) checkBlocks(partitions, blocks);
   const [{ collection }] = searched;
-  const wanted = searched.map((each) =>
-    Iterator.from(blocksOf(each.collection, each)).take(each.mostBlocks ?? Infinity),
-  );
+  const wanted = searched.map((each) => blocksOf(each.collection, each));
   const scans = scansOf(concatenated(wanted), encoded.map(strategy.decode));
   const held: Source[] = [];
   try {

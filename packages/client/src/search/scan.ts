@@ -48,7 +48,6 @@ export interface ScanOptions {
   readonly signal?: AbortSignal;
   /** Blocks that the store cannot answer for are left out. */
   readonly partial?: boolean;
-  readonly mostBlocks?: number | undefined;
 }
 
 export interface ScanPart {
@@ -371,7 +370,7 @@ async function scanBlocks(
   queries: Queries,
   blocks: readonly ManifestBlock[],
   isPart: boolean,
-  { limit, threshold, choice, groupBy, signal, partial, mostBlocks }: ScanOptions,
+  { limit, threshold, choice, groupBy, signal, partial }: ScanOptions,
 ): Promise<
   { readonly candidates: Candidate[]; readonly searched: number; readonly shards: ShardCoverage | undefined }[]
 > {
@@ -417,7 +416,6 @@ async function scanBlocks(
       ...queries.request,
       ...(isPart ? { blocks: blocks.map((block) => fromHex(block.id)) } : {}),
       ...(partial ? { partial } : {}),
-      ...(mostBlocks === undefined ? {} : { mostBlocks }),
     };
     let shards: ShardCoverage | undefined;
     const onCoverage = (coverage: ShardCoverage) => {
