@@ -486,9 +486,13 @@ export class Scans {
 
 const areAlike = (one: Job, other: Job) => one.kind !== undefined && one.kind === other.kind;
 
+/** Bytes of ids that are worth comparing: a store takes no more lists of evaluation keys. */
+const KIND_BYTES = 2 ** 16;
+
 /** Names everything but the queries; undefined for a search that gets a scan of its own. */
 function kindOf(name: string, request: SearchRequest): string | undefined {
   if (request.blocks || request.partial || request.queries.length === 0) return undefined;
   const { head, parts } = encodeSearch({ ...request, queries: [] });
+  if (parts.some(({ length }) => length > KIND_BYTES)) return undefined;
   return [name, JSON.stringify(head), ...parts.map(hexOf)].join(' ');
 }
