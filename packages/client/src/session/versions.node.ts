@@ -1,11 +1,9 @@
-// What was seen, in a file of its own beside the key file. One process at a time writes it, to a
-// temporary file that is synced and renamed: a crash leaves the old file or the new one.
+// What was seen, in a file of its own beside the key file. One process at a time writes it, whole: a
+// crash leaves the old file or the new one.
 
-import { randomBytes } from 'node:crypto';
-import { open, readFile, unlink, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readFile, unlink, writeFile } from 'node:fs/promises';
 import { HersError } from '@hers/service';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { replaceFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
 
@@ -111,14 +109,15 @@ export class VersionFile implements VersionMemory {
   async #write(sightings: Sightings, isFleeting = false): Promise<void> {
     const collections = sightings.all().map(({ place, seen }): Row => ({ ...place, ...seen }));
     const text = `${JSON.stringify({ format: FORMAT, collections }, null, 1)}\n`;
+    const replace = () => replaceFile(this.#path, (file) => file.writeFile(text), { isFleeting });
     try {
-      await this.#replace(text, isFleeting);
+      await replace();
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
       await unlink(this.#spare).catch(() => {
         throw error;
       });
-      await this.#replace(text, isFleeting);
+      await replace();
     }
     await this.#keepSpare();
   }
@@ -138,30 +137,6 @@ export class VersionFile implements VersionMemory {
       const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
       if (!isThere) await unlink(this.#spare).catch(() => {});
     }
-  }
-
-  async #replace(text: string, isFleeting: boolean): Promise<void> {
-    isFileThere(this.#path);
-    const temporary = `${this.#path}.${randomBytes(6).toString('hex')}.tmp`;
-    const file = await open(temporary, 'wx', 0o600);
-    try {
-      await file.writeFile(text);
-      if (!isFleeting) await file.datasync();
-      await file.close();
-      renameOverFile(temporary, this.#path);
-    } catch (error) {
-      await file.close().catch(() => {});
-      await unlink(temporary).catch(() => {});
-      throw error;
-    }
-    if (isFleeting) return;
-    // The new name is on the disk when its folder is; where a folder cannot be opened the rename
-    // has to do.
-    const folder = await open(dirname(this.#path), 'r').catch(() => undefined);
-    await folder
-      ?.sync()
-      .catch(() => {})
-      .finally(() => folder.close());
   }
 }
 
