@@ -114,7 +114,7 @@ export class NonceFile implements NonceMemory {
       opened.nonces.forget(before);
       if (opened.lines < opened.nonces.size + SPARE_LINES) return;
       opened.lines = await this.#rewrite(opened.nonces);
-      // Closed first: if it cannot be opened again, nothing is written to the one that was replaced.
+      // Closed first: if the new one does not open, nothing goes into the one that was replaced.
       await opened.file.close();
       opened.file = await open(this.#path, 'a');
     });

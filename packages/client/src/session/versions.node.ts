@@ -1,5 +1,5 @@
-// What was seen, in a file of its own beside the key file. One process at a time writes it, whole: a
-// crash leaves the old file or the new one.
+// What was seen, in a file of its own beside the key file. One process at a time writes it, and all
+// of it: a crash leaves the old file or the new one.
 
 import { readFile, unlink, writeFile } from 'node:fs/promises';
 import { HersError } from '@hers/service';
@@ -14,7 +14,14 @@ const SPARE_BYTES = 2 ** 16;
 
 type Row = Place & Seen;
 
-/** Remembers in a file, which several processes may use. */
+/**
+ * Remembers in a file, which several processes may use.
+ *
+ * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
+ * @throws {SyntaxError} for a file that holds something else.
+ * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
+ * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
+ */
 export class VersionFile implements VersionMemory {
   readonly #path: string;
   #writing: Promise<unknown> = Promise.resolve();
@@ -31,7 +38,6 @@ export class VersionFile implements VersionMemory {
     this.#path = path;
   }
 
-  /** Throws SyntaxError where a file holds something else. */
   async #read(): Promise<Sightings> {
     const sightings = new Sightings();
     for (const { gallery, name, ...seen } of await rowsOf(this.#path)) sightings.set({ gallery, name }, seen);
@@ -46,12 +52,7 @@ export class VersionFile implements VersionMemory {
     return (await this.#read()).of(id);
   }
 
-  /**
-   * How many collections were seen.
-   *
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
-   * @throws {SyntaxError} for a file that holds something else.
-   */
+  /** Counts the collections that were seen. */
   async count(): Promise<number> {
     const sightings = await this.#read();
     return new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`)).size;
@@ -61,10 +62,6 @@ export class VersionFile implements VersionMemory {
    * Forgets everything about a gallery, for one that is made again in its place.
    *
    * @param gallery - As {@link galleryOf} names it.
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
-   * @throws {SyntaxError} for a file that holds something else.
-   * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
-   * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
    */
   forget(gallery: string): Promise<void> {
     return this.#alone(async () => {

@@ -17,19 +17,13 @@ export interface Place {
 export interface Seen {
   /** Of the collection, hexadecimal. */
   readonly id: string;
-  /** Of the newest manifest, and its hash (manifest.ts) where more than the number is known. */
+  /** Of the newest manifest. */
   readonly version: number;
-  /** Of that manifest, in hexadecimal digits. */
+  /** Of that manifest, hexadecimal, where more than the number is known. */
   readonly hash?: string;
-  /**
-   * Candidate sets that the store was shown and that are not verified, as candidates.ts writes them
-   * down.
-   */
+  /** Candidate sets that the store was shown and that are not verified (candidates.ts). */
   readonly unverified?: readonly string[];
-  /**
-   * The store was caught at a wrong score: nothing is fetched because of a score until a person
-   * says so.
-   */
+  /** The store gave a wrong score: nothing is fetched because of one until a person says so. */
   readonly stopped?: boolean;
   /** This client has deleted it. */
   readonly deleted?: boolean;
@@ -43,7 +37,6 @@ export interface Seen {
  */
 const MAX_DELETED = 64;
 
-/** What this client has deleted at a place, for whatever comes after it there. */
 export function deletedAt(seen: Seen | undefined): Pick<Seen, 'deletedIds'> {
   const ids = [...(seen?.deletedIds ?? []), ...(seen?.deleted ? [seen.id] : [])];
   return ids.length > 0 ? { deletedIds: [...new Set(ids)].slice(-MAX_DELETED) } : {};
@@ -55,21 +48,18 @@ export function isFirstContact(seen: Seen | undefined, id: string): boolean {
 }
 
 /**
- * Where that is remembered. Without one it is remembered for as long as the connection lasts, and a
+ * Remembers what was seen. Without one it is remembered for as long as the connection lasts, and a
  * first contact trusts what it is shown. What a method throws ends the call that asked.
+ *
+ * @param place - A gallery, and a name in it.
  */
 export interface VersionMemory {
-  /**
-   * What was seen there last, if anything was.
-   *
-   * @param place - A gallery, and a name in it.
-   */
+  /** Returns what was seen there last, if anything was. */
   read(place: Place): Promise<Seen | undefined>;
   /**
    * Replaces what is remembered of a place by what `change` makes of it, with nothing in between;
-   * nothing of it when that is undefined. Throws what `change` throws.
+   * forgets it when that is undefined. Throws what `change` throws.
    *
-   * @param place - A gallery, and a name in it.
    * @param change - Makes what is remembered from what was. It is not called twice.
    * @param options - What is `isFleeting` may be lost when the power fails, and in no other way.
    */
@@ -79,7 +69,7 @@ export interface VersionMemory {
     options?: { readonly isFleeting?: boolean },
   ): Promise<Seen | undefined>;
   /**
-   * Wherever a collection of this id was seen, or is among those that were deleted.
+   * Returns the places where a collection of this id was seen, or is among those that were deleted.
    *
    * @param id - Of a collection, hexadecimal.
    */

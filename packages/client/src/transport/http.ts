@@ -99,11 +99,11 @@ export class HttpService implements Service {
    * Asks the server who it is: an address or a token that is wrong is noticed now and not later.
    *
    * @param options - A signal that ends it.
-   * @throws {HersError} INVALID_ARGUMENT: where something else answers than a HERS server.
+   * @throws {HersError} INVALID_ARGUMENT, MALFORMED: where something else answers than a HERS
+   *   server.
    * @throws {HersError} UNAUTHENTICATED: where the server does not know the token.
    * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where it cannot be reached, has too
    *   much to do, or takes too long.
-   * @throws {HersError} MALFORMED: where its answer makes no sense.
    */
   async hello(options?: CallOptions): Promise<HelloBody> {
     const call: Call = { operation: 'connect', method: 'GET', path: '/v1', expected: SMALL };

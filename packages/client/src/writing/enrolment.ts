@@ -219,7 +219,7 @@ export async function* namedRecords<T extends { readonly id: string; readonly ve
   session: CollectionSession,
   view: View,
   wanted: readonly T[],
-  signal: AbortSignal | undefined,
+  signal?: AbortSignal,
 ): AsyncGenerator<readonly [PlainRecord, T]> {
   const { records } = session.keyring;
   const named = wanted
