@@ -144,27 +144,6 @@ export async function hashed(made: Omit<EncryptedBlock, 'hash'>): Promise<Encryp
   return { ...made, hash: await hashText(made.block) };
 }
 
-/** The response secrets of a collection, made when first needed, by generation. */
-class OpenSecretsCache {
-  readonly #key: CollectionKey;
-  readonly #made = new Map<number, ResponseSecrets>();
-
-  constructor(key: CollectionKey) {
-    this.#key = key;
-  }
-
-  of({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
-    let secrets = this.#made.get(generation);
-    if (!secrets) this.#made.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
-    return secrets.of(queryId, vector);
-  }
-
-  wipe(): void {
-    for (const secrets of this.#made.values()) secrets.wipe();
-    this.#made.clear();
-  }
-}
-
 /** Decrypts and ranks. Decryption gives squared distances; candidates have plain ones. */
 export function rankResponses(
   key: CollectionKey,
@@ -244,12 +223,12 @@ export function toDistances(squares: Float32Array | Float64Array): void {
 export class InProcessCrypto implements Crew {
   readonly size = 1;
   readonly #key: CollectionKey;
-  readonly #open: OpenSecretsCache;
+  /** By generation, made when first needed. */
+  readonly #open = new Map<number, ResponseSecrets>();
   readonly #sealing: Promise<BatchSealer>;
 
   constructor(material: KeyMaterial) {
     this.#key = keyFrom(material);
-    this.#open = new OpenSecretsCache(this.#key);
     this.#sealing = sealerFrom(material);
   }
 
@@ -266,12 +245,19 @@ export class InProcessCrypto implements Crew {
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    const decryption = secret instanceof QuerySecret ? secret : this.#open.of(secret, options.query);
+    const decryption = secret instanceof QuerySecret ? secret : this.#opening(secret, options.query);
     return rankResponses(this.#key, decryption, tasks, options);
   }
 
+  #opening({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
+    let secrets = this.#open.get(generation);
+    if (!secrets) this.#open.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
+    return secrets.of(queryId, vector);
+  }
+
   async close(): Promise<void> {
-    this.#open.wipe();
+    for (const secrets of this.#open.values()) secrets.wipe();
+    this.#open.clear();
     this.#key.wipe();
     (await this.#sealing.catch(() => undefined))?.wipe();
   }

@@ -3,7 +3,7 @@
 
 import { decodeError, HersError, printable } from '@hers/service';
 import { choosesEncoding } from '#fetch';
-import type { Body, Sent } from './http-body.ts';
+import { type Body, NOTHING_SENT, type Sent } from './http-body.ts';
 import { TransientError } from './retry.ts';
 
 export interface Expected {
@@ -34,8 +34,6 @@ const MIN_RATE = 2 ** 10;
 const MIN_SENDING_RATE = 2 ** 14;
 /** Memory reserved because of a stated length; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 20;
-
-const NOTHING_SENT: Sent = { bytes: 0, last: 0, waiting: false };
 
 export interface WatchOptions {
   readonly expected: Expected;
