@@ -34,8 +34,7 @@ export interface KeyMaterial {
 }
 
 /**
- * What decrypts the responses to one query: a secret of its own, or, of an open query, the secrets
- * of the collection, which every crew derives for itself.
+ * Decrypts the responses to one query: by its own secret, or for open queries by the collection's.
  */
 export type Decryption = QuerySecret | OpenDecryption;
 
@@ -311,7 +310,6 @@ export function packTasks(tasks: readonly DecryptTask[], spare?: ArrayBuffer): P
   return { memory: bytes.buffer, tasks: packed };
 }
 
-/** The same tasks, as views of the memory. */
 export function unpackTasks({ memory, tasks }: PackedTasks): DecryptTask[] {
   const known = new Map<number, Codes>();
   const unpack = (place: Place | undefined): Codes | undefined => {

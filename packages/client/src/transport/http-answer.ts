@@ -10,8 +10,7 @@ export interface Expected {
   /** The most bytes of its body. */
   readonly bytes: number;
   /**
-   * The server may have to work for long before it answers, and where the answer is streamed, in
-   * between.
+   * The server may work for long before it answers, and between the pieces of a streamed answer.
    */
   readonly works?: boolean;
   /** Passed on piece by piece, so the whole may take any time. */
@@ -68,13 +67,11 @@ export class Watch {
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
-  /** The head of the answer has come. */
   head(): void {
     this.#phase = 'resting';
     this.#bytes = this.#idle = this.#total = 0;
   }
 
-  /** The next piece is awaited. */
   reads(): void {
     this.#phase = 'reading';
   }
@@ -247,7 +244,6 @@ export function leadsTo(base: string, address = 'another address'): HersError {
   return new HersError('INVALID_ARGUMENT', `${base} leads to ${address}; connect to that one if you trust it`);
 }
 
-/** The error that a server refused a request with. */
 export async function refusal(answer: Answered, watch: Watch): Promise<unknown> {
   let error: HersError | undefined;
   try {

@@ -222,7 +222,7 @@ export class HttpService implements Service {
     yield* this.#items('getLists', name, 'lists/get', ids, packed, LIST_BYTES, options);
   }
 
-  /** Asks for things by their ids, and passes on as many of at most so many bytes each. */
+  /** Asks for things by their ids, each of at most so many bytes, and passes on as many. */
   async *#items(
     operation: string,
     name: string,
@@ -364,9 +364,7 @@ export class HttpService implements Service {
   }
 }
 
-/**
- * As many as are asked for in one request; one part at least, so that even nothing is asked for.
- */
+/** As many as are asked for in one request; one part at least, though empty. */
 function* parts(ids: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
   if (ids.length <= MAX_IDS) yield ids;
   else for (let at = 0; at < ids.length; at += MAX_IDS) yield ids.slice(at, at + MAX_IDS);
@@ -405,10 +403,7 @@ class RecordFrames {
   }
 }
 
-/**
- * Without a promise for each record where they are there already; and to be had again where they
- * are.
- */
+/** Makes no promise for records that are there; to be had again where they are. */
 function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
   if (records instanceof Framed) return new Renewable(() => inCopies(records.frames()));
   if (Symbol.asyncIterator in records) return framedLater(records);
@@ -428,10 +423,7 @@ async function* framedLater(records: AsyncIterable<SealedRecord>): AsyncGenerato
   yield* frames.rest();
 }
 
-/**
- * As many queries together as fit, and one at least; with none there is one empty group, which
- * still compares versions.
- */
+/** As many queries together as fit; with none, one empty group, which still compares versions. */
 function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
   const out: Uint8Array[][] = [[]];
   let bytes = 0;
@@ -446,7 +438,6 @@ function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
   return out;
 }
 
-/** As many items as were asked for. */
 async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncGenerator<Uint8Array> {
   let left = count;
   for await (const item of items) {
