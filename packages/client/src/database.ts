@@ -156,10 +156,7 @@ export class Database {
     return collection;
   }
 
-  /**
-   * A collection that was seen, and that this client has not deleted, is not replaced silently by
-   * another of the same name.
-   */
+  /** Refuses to replace silently a collection that was seen, and not deleted by this client. */
   async #checkFree(name: string): Promise<void> {
     const seen = await this.#memory.read(this.#place(name));
     if (!seen || seen.deleted) return;
@@ -264,11 +261,7 @@ export class Database {
       const { version, compressors, epoch } = manifest;
       const compressor = compressors.find((each) => each.epoch === epoch);
       return {
-        name,
-        dimension,
-        metric,
-        profile,
-        integrity,
+        ...{ name, dimension, metric, profile, integrity },
         ...(compressor ? { compressor: { method: compressor.method, dimension: compressor.dimension } } : {}),
         fields: { ...manifest.fields },
         ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),

@@ -23,10 +23,7 @@ import {
 } from './versions.ts';
 import { partitionOf, View } from './view.ts';
 
-/**
- * What was read does not fit the manifest: either the store gave the wrong thing, or somebody
- * changed the collection in between.
- */
+/** The store gave the wrong thing, or somebody changed the collection in between. */
 export class InconsistentRead extends HersError {
   constructor(message: string) {
     super('INTEGRITY', message);
@@ -36,10 +33,7 @@ export class InconsistentRead extends HersError {
 /** How often a collection is read that changes while it is. */
 const MAX_ATTEMPTS = 20;
 
-/**
- * Whether another writer may have caused this error, in which case it is none. Only a newer
- * manifest proves it.
- */
+/** Whether another writer may have caused this error. Only a newer manifest proves it. */
 export function mayBeOvertaken(error: unknown): boolean {
   return (
     error instanceof HersError &&
@@ -98,10 +92,7 @@ export class CollectionReader implements Source {
     this.cache = cache;
   }
 
-  /**
-   * Opens the current manifest, whatever was seen before. INTEGRITY when it was altered, or is of
-   * another collection.
-   */
+  /** Opens the current manifest, whatever was seen before. */
   async shownManifest(): Promise<ShownManifest> {
     const { service, place, keyring } = this;
     const { version, manifest: sealed } = await service.getManifest(place.name);
@@ -187,10 +178,7 @@ export class CollectionReader implements Source {
     }
   }
 
-  /**
-   * Opens sealed records in the order of their handles. No epoch after the `newest` has a key:
-   * records of one belong to a newer manifest, or to nothing.
-   */
+  /** Opens sealed records in the order of their handles. No epoch after the `newest` has a key. */
   async *records(
     handles: readonly string[],
     { newest, signal }: { readonly newest: number; readonly signal?: AbortSignal | undefined },
@@ -229,8 +217,7 @@ export class CollectionReader implements Source {
   }
 
   /**
-   * Lists and columns of all blocks. What is fetched depends on what has changed, and on nothing
-   * that is done with it: all fields come along, whether a filter names them or not.
+   * Reads lists and columns of all blocks and fields: what is fetched must not depend on filters.
    */
   async #lists(
     manifest: Manifest,

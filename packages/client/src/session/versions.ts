@@ -32,8 +32,7 @@ export interface Seen {
 }
 
 /**
- * Deletions that are remembered of a place: enough for a store to gain nothing from waiting, and no
- * file that grows forever.
+ * Deletions remembered of a place: a store gains nothing from waiting, and no file grows forever.
  */
 const MAX_DELETED = 64;
 
@@ -136,10 +135,9 @@ export const howToAccept = (name: string) =>
   `Find out why; if it is right all the same, database.accept(${JSON.stringify(name)}), or hers collections accept ${name}, goes on`;
 
 /**
- * What is remembered after this manifest was shown. INTEGRITY when it contradicts what was seen
- * before: another collection, an older version, another manifest of the same version, or one that
- * does not follow from it. Between versions further apart than a manifest names hashes nothing can
- * be told; SECURITY.md says so.
+ * Returns what is remembered after this manifest was shown. INTEGRITY when it contradicts what was
+ * seen: another collection, an older version, or another history. Between versions further apart
+ * than a manifest names hashes nothing can be told; SECURITY.md says so.
  */
 export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): Seen {
   const { id, version, hash, history } = shown;
@@ -170,10 +168,9 @@ export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): S
 }
 
 /**
- * What a collection is held to where it is the first to see: what was seen of it under the same
- * name in another gallery, if anything. INTEGRITY when this gallery has shown it under another
- * name: then the store may show one collection for another, and a snapshot restored beside its
- * original looks the same.
+ * Returns what was seen under the same name in another gallery of a collection that is the first to
+ * see here. INTEGRITY when this gallery has shown it under another name: the store may show one for
+ * another, and a snapshot restored beside its original looks the same.
  */
 export async function seenElsewhere(memory: VersionMemory, place: Place, id: string): Promise<Seen | undefined> {
   const { gallery, name } = place;
@@ -199,10 +196,7 @@ export async function seenElsewhere(memory: VersionMemory, place: Place, id: str
   return seen;
 }
 
-/**
- * As `seenAfter`, where another process or another reader may have seen something newer meanwhile:
- * that stays.
- */
+/** As `seenAfter`, but something newer that others have seen meanwhile stays. */
 export function laterOf(seen: Seen | undefined, shown: Shown, name: string): Seen {
   return seen && seen.id === shown.id && seen.version > shown.version ? seen : seenAfter(seen, shown, name);
 }

@@ -128,23 +128,16 @@ export class HttpService implements Service {
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
-    const path = '/v1/collections';
-    const answer = await this.connection.json({
-      operation: 'listCollections',
-      method: 'GET',
-      path,
-      expected: COLLECTIONS,
-    });
-    const { collections } = fieldsOf(answer);
+    const [path, expected] = ['/v1/collections', COLLECTIONS];
+    const call: Call = { operation: 'listCollections', method: 'GET', path, expected };
+    const { collections } = fieldsOf(await this.connection.json(call));
     if (!Array.isArray(collections)) throw this.connection.nonsense();
     return collections.map(decodeInfo);
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    const path = this.#path(name);
-    const info = decodeInfo(
-      await this.connection.json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }),
-    );
+    const call: Call = { operation: 'getCollection', method: 'GET', path: this.#path(name), expected: SMALL };
+    const info = decodeInfo(await this.connection.json(call));
     if (info.name !== name)
       throw new HersError('INTEGRITY', `the server was asked for ${name}, and describes another collection`);
     return info;
@@ -290,16 +283,12 @@ export class HttpService implements Service {
     let { after = 0 } = range;
     const { limit = INBOX_LIMIT } = range;
     let left = limit;
-    // A store gives one item at least, so nothing is asked again where all were given.
-    const ask = (delivered: number) =>
-      left === 0 && delivered > 0
-        ? undefined
-        : {
-            method: 'POST' as const,
-            path,
-            body: wholeBody(encodeMessage({ after, limit: left }, [])),
-            expected: ITEMS,
-          };
+    const ask = (delivered: number) => {
+      // A store gives one item at least, so nothing is asked again where all were given.
+      if (left === 0 && delivered > 0) return undefined;
+      const body = wholeBody(encodeMessage({ after, limit: left }, []));
+      return { method: 'POST', path, body, expected: ITEMS } as const;
+    };
     const most = MAX_ENVELOPE_BYTES + INBOX_HEAD_BYTES;
     const read = (pieces: AsyncIterable<Uint8Array>) => readItems(pieces, most);
     try {
@@ -378,7 +367,7 @@ class RecordFrames {
   #piece = new Uint8Array(0);
   #filled = 0;
 
-  /** Adds records; yields the pieces that are full. */
+  /** Yields the pieces that are full. */
   *add(records: Iterable<SealedRecord>): Generator<Uint8Array> {
     for (const { handle, sealed } of records) {
       if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
@@ -396,7 +385,6 @@ class RecordFrames {
     }
   }
 
-  /** Yields the last piece, unless it is empty. */
   *rest(): Generator<Uint8Array> {
     if (this.#filled > 0) yield this.#piece.subarray(0, this.#filled);
     this.#filled = 0;
