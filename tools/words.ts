@@ -91,7 +91,7 @@ const OPENING = /^\s*(?:\/\/|\/\*\*?)\s*(.*)$/;
 const MOST_TRANSLATED: Readonly<Record<string, number>> = {
   cuda: 42,
   cli: 152,
-  client: 416,
+  client: 382,
   cluster: 145,
   compress: 18,
   console: 100,
@@ -99,7 +99,7 @@ const MOST_TRANSLATED: Readonly<Record<string, number>> = {
   scan: 91,
   scheme: 129,
   server: 165,
-  service: 51,
+  service: 49,
   store: 148,
   training: 56,
   vectors: 18,

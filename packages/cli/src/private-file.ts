@@ -1,12 +1,8 @@
 // Files that only their owner can read: a crash leaves the old content or the new, never half.
 
-import { randomBytes } from 'node:crypto';
-import { type FileHandle, link, mkdir, open, unlink } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { type FileHandle, link, mkdir } from 'node:fs/promises';
+import { isFileThere, renameOverFile, replaceFile } from '@hers/service/target';
 import { absentError, type CommandError } from './exit.ts';
-
-const OWNER_ONLY = 0o600;
 
 /** A folder that others cannot look into, where there is none yet. */
 export async function makePrivateFolder(path: string): Promise<void> {
@@ -30,22 +26,7 @@ export async function writePrivately(
   write: (file: FileHandle) => Promise<void>,
 ): Promise<void> {
   if (isFileThere(path) && !replace) throw taken(path);
-  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
-  const file = await open(temporary, 'wx', OWNER_ONLY).catch((error) => {
-    // The name that somebody knows; and where there is no folder, it is that which is not there.
-    throw Object.assign(error, { path: error.code === 'ENOENT' ? dirname(path) : path });
-  });
-  try {
-    await write(file);
-    await file.sync();
-    await file.close();
-    if (replace) renameOverFile(temporary, path);
-    else await nameOnce(temporary, path);
-    await syncFolder(dirname(path));
-  } finally {
-    await file.close().catch(() => {});
-    await unlink(temporary).catch(() => {});
-  }
+  await replaceFile(path, write, replace ? {} : { rename: nameOnce });
 }
 
 /** A link fails where the name is taken, a rename would not. */
@@ -77,14 +58,4 @@ export const mayReplace = (path: string): CommandError =>
 /** As the system says it. */
 export function taken(path: string): Error {
   return Object.assign(new Error(`${path} exists already`), { code: 'EEXIST', path });
-}
-
-/** A name is on disk when its folder is. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }

@@ -32,10 +32,9 @@ import {
   type VerifyOptions,
   verify,
 } from './search/search.ts';
-import { InconsistentRead } from './session/reader.ts';
 import type { CollectionSession } from './session/session.ts';
 import type { View } from './session/view.ts';
-import { removeRecords } from './writing/enrolment.ts';
+import { namedRecords, removeRecords } from './writing/enrolment.ts';
 import { addFields, completeFields, dropFields, type PayloadUpdate, updatePayloads } from './writing/fields.ts';
 import {
   type ExpireOptions,
@@ -85,8 +84,16 @@ export let collectionOf: (session: CollectionSession) => Collection;
 /**
  * A named gallery of one dimension, metric and key: `Database` makes and opens it.
  *
- * Every method that asks the store can end with these errors, besides those that it names.
+ * Methods share these parameters and errors, besides those that they name.
  *
+ * @param vector - The probe: as many numbers as the collection has dimensions.
+ * @param options - Its type lists them. A signal ends the call, and `onProgress` hears of it.
+ * @throws {HersError} INVALID_ARGUMENT: for an option that does not exist or does not fit, a filter
+ *   by an unknown field, and other arguments that cannot be; the message says what can.
+ * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
+ *   longer than the bound.
+ * @throws {HersError} FORBIDDEN: where the client is limited to partitions, for others and for what
+ *   is about all of them; where the token does not allow the call.
  * @throws {HersError} NOT_FOUND: the collection was deleted.
  * @throws {HersError} INTEGRITY: the store contradicts what was seen, or gives something else than
  *   was written.
@@ -95,7 +102,7 @@ export let collectionOf: (session: CollectionSession) => Collection;
  * @throws {HersError} STALE: other clients changed the collection again and again; the same call
  *   may succeed later.
  * @throws {HersError} STORAGE, CLOSED: a folder cannot be read or written, or was closed.
- * @throws {HersError} UNAUTHENTICATED, FORBIDDEN: a server wants another token.
+ * @throws {HersError} UNAUTHENTICATED: a server wants another token.
  * @throws {HersError} OVERLOADED, TIMED_OUT, TOO_LARGE, UNAVAILABLE, INTERNAL: a server cannot
  *   answer now, or at all.
  * @throws {HersError} WIPED: the database was closed, and its key is gone.
@@ -118,29 +125,20 @@ export class Collection {
     this.#searching = { session, candidates: new Candidates(session), choices: new Choices() };
   }
 
-  /**
-   * The plan of the full vectors: dimension, metric, bounds; and, without a compressor, of the
-   * index.
-   */
+  /** The plan of the full vectors; without a compressor, of the index as well. */
   get plan(): Plan {
     return this.#session.keyring.plan;
   }
 
   /**
    * Writes records: one, many, or a stream. A record with an existing id replaces it; an identical
-   * one is skipped, so repeating an upsert is safe. The result says how many are new, replaced and
-   * unchanged. Records are written in batches; each is acknowledged as a whole. When one fails, the
-   * `acknowledged` of the error ({@link UpsertError}) says how many records are safe.
+   * one is skipped, so repeating an upsert is safe. Records are written in batches; each is
+   * acknowledged as a whole. When one fails, the `acknowledged` of the error ({@link UpsertError})
+   * says how many records are safe. An invalid record ends it, unless `onInvalid` is given.
    *
    * @param records - One record, an array, or a stream of any length. An array is checked as a
    *   whole before anything is written; it and its records must not change until the upsert ends.
-   * @param options - A signal, and functions that hear of progress and of invalid records.
-   * @throws {HersError} INVALID_ARGUMENT: for an id, a payload or a value of a field that breaks
-   *   the rules, unless `onInvalid` is given; or for an option that there is not.
-   * @throws {HersError} INVALID_VECTOR: for a vector of another dimension, that is not finite, or
-   *   longer than the bound, unless `onInvalid` is given.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions, and a record is in
-   *   none of them.
+   * @returns How many are new, replaced and unchanged.
    * @example
    * await faces.upsert({ id: 'ada', vector, payload: { name: 'Ada' } });
    */
@@ -149,8 +147,8 @@ export class Collection {
   }
 
   /**
-   * Gets ready for searches: reads what the collection consists of, derives keys and starts
-   * workers, which else the first search would wait for. A page calls it when it shows a form.
+   * Gets ready for searches: reads the manifest and the lists, derives keys and starts workers,
+   * which else the first search would wait for. A page calls it when it shows a form.
    *
    * @example
    * await faces.prepare();
@@ -160,16 +158,9 @@ export class Collection {
   }
 
   /**
-   * The best matches for a vector. The store learns that there was a search, and nothing about its
-   * outcome.
+   * Finds the best matches for a vector. The store learns that there was a search, and nothing
+   * about its outcome.
    *
-   * @param vector - The probe: as many numbers as the collection has dimensions.
-   * @param options - How many matches, which records, and what is returned of them.
-   * @throws {HersError} INVALID_VECTOR: for a probe of another dimension, that is not finite, or
-   *   longer than the bound.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not or does not fit, and a
-   *   filter by a field that there is not.
-   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @example
    * const { matches } = await faces.search(probe, { limit: 5 });
    */
@@ -178,13 +169,10 @@ export class Collection {
   }
 
   /**
-   * Many vectors at once: the store reads the gallery once for all of them.
+   * Searches for many vectors at once: the store reads the gallery once for all of them.
    *
    * @param vectors - The probes.
-   * @param options - As for {@link Collection.search}, for all of them.
    * @returns One result for each vector, in their order.
-   * @throws {HersError} INVALID_VECTOR, INVALID_ARGUMENT, FORBIDDEN: as {@link
-   *   Collection.search}.
    * @example
    * const [first, second] = await faces.searchBatch([probe, other], { limit: 1 });
    */
@@ -197,13 +185,7 @@ export class Collection {
    * group of records, `{ field, value }`, and the store learns nothing.
    *
    * @param of - The id of a record, or the group that the probe claims to be of.
-   * @param vector - The probe.
-   * @param options - A threshold, and how the scores of a group are combined.
    * @throws {HersError} NOT_FOUND: where there is no such record, or none in the group.
-   * @throws {HersError} INVALID_VECTOR: for a probe that cannot be one of this collection.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, or is not for this case;
-   *   for a group by a field that is no keyword.
-   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @example
    * await faces.verify({ field: 'person', value: 'ada' }, probe, { threshold: 0.6 });
    */
@@ -222,12 +204,10 @@ export class Collection {
   }
 
   /**
-   * The records with these ids that exist, in this order. The store learns which ones they are, by
-   * their handles: under `open`, do not ask for a record because of its score.
+   * Returns the records with these ids that exist, in this order. The store learns which ones they
+   * are, by their handles: under `open`, do not ask for a record because of its score.
    *
    * @param ids - One id, or several.
-   * @returns The records; an id that there is no record of is left out.
-   * @throws {HersError} INVALID_ARGUMENT: for what is no id.
    * @example
    * const [ada] = await faces.get('ada');
    */
@@ -238,24 +218,12 @@ export class Collection {
       const choice = this.#searching.choices.of(view, undefined, Date.now());
       const known = asked.filter((id) => isChosen(view, choice, id));
       // The store gives each record once.
-      const once = [...new Set(known)];
-      const records = (await this.#fetch(view, once)).map(storedRecord);
-      const found = new Map(once.map((id, i) => [id, records[i]]));
+      const wanted = [...new Set(known)].map((id) => ({ id, version: view.versionOf(id)! }));
+      const found = new Map<string, StoredRecord>();
+      for await (const [record] of namedRecords(this.#session, view, wanted))
+        found.set(record.id, storedRecord(record));
       return known.map((id) => found.get(id)!);
     });
-  }
-
-  /** Records from the vault, each in the version that the view names. */
-  async #fetch(view: View, ids: readonly string[]): Promise<PlainRecord[]> {
-    const { keyring, reader } = this.#session;
-    const handles = ids.map((id) => hex(keyring.records.handleOf(id)));
-    const out: PlainRecord[] = [];
-    for await (const record of reader.records(handles, { newest: view.manifest.epoch })) {
-      if (record.version !== view.versionOf(record.id))
-        throw new InconsistentRead('the store gave an older copy of a record than its list names');
-      out.push(record);
-    }
-    return out;
   }
 
   /**
@@ -264,10 +232,6 @@ export class Collection {
    * `optimize` makes them disappear from the disk.
    *
    * @param which - One id, several, or a filter; `{ filter: {} }` means all records.
-   * @throws {HersError} INVALID_ARGUMENT: for what is no id, a filter by a field that there is not,
-   *   or no filter.
-   * @throws {HersError} NOT_FOUND, FORBIDDEN: where the collection was deleted, or the token is for
-   *   searching alone.
    * @example
    * await faces.delete('ada');
    * await faces.delete({ filter: { must: { field: 'country', match: 'NL' } } });
@@ -292,9 +256,6 @@ export class Collection {
    * Deletes the records whose `expires` has passed; until then they are only never found. Returns a
    * receipt of what was deleted. `isDryRun` deletes nothing.
    *
-   * @param options - Whether to delete at all, and how the receipt names records.
-   * @throws {HersError} INVALID_ARGUMENT: where the collection has no date field `expires`, or for
-   *   an option that there is not.
    * @throws {ExpiryError} with a receipt of the records that were deleted until then.
    * @example
    * const { count } = await faces.expire({ isDryRun: true });
@@ -304,12 +265,9 @@ export class Collection {
   }
 
   /**
-   * How many records there are now, in some partitions or in all, or how many pass a filter.
+   * Counts the records that there are now, in some partitions or in all, or those that pass a
+   * filter.
    *
-   * @param options - Which records; all by default.
-   * @throws {HersError} INVALID_ARGUMENT: for a filter by a field that there is not, partitions
-   *   where there are none, or an option that there is not.
-   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @example
    * await faces.count({ filter: { must: { field: 'country', match: 'NL' } } });
    */
@@ -321,8 +279,8 @@ export class Collection {
   }
 
   /**
-   * The partitions that have records now, with the handles by which a store knows them; none in a
-   * collection that was made without `partitionBy`.
+   * Lists the partitions that have records now, with the handles by which a store knows them; none
+   * in a collection that was made without `partitionBy`.
    *
    * @example
    * for (const { name, records } of await faces.partitions()) console.log(name, records);
@@ -333,13 +291,10 @@ export class Collection {
   }
 
   /**
-   * The handle of a partition, whether it has records or not: a store knows it by that alone, and a
-   * token can be limited to it.
+   * Returns the handle of a partition, whether it has records or not: 32 hexadecimal digits. A
+   * store knows it by that alone, and a token can be limited to it.
    *
    * @param name - The value that its records have in the field of `partitionBy`.
-   * @returns 32 hexadecimal digits.
-   * @throws {HersError} INVALID_ARGUMENT: for what is no text.
-   * @throws {HersError} WIPED: where the database was closed.
    * @example
    * const tokens = new TokenStore('./tokens.json');
    * const partitions = [faces.partitionHandle('site-1')];
@@ -355,14 +310,10 @@ export class Collection {
   }
 
   /**
-   * The ids of all records, or of those that pass a filter, as they are now. `after` and `limit`
-   * cut pages out of it: the next begins after the last id of the one before.
+   * Yields the ids of all records, or of those that pass a filter, as they are now. `after` and
+   * `limit` cut pages out of it: the next begins after the last id of the one before.
    *
-   * @param options - Which ids, how many, and after which.
-   * @throws {HersError} INVALID_ARGUMENT: for a limit below 1, a filter by a field that there is
-   *   not, or an option that there is not.
    * @throws {HersError} NOT_FOUND: where there is no record `after`; begin again.
-   * @throws {HersError} FORBIDDEN: for a partition that this client is not limited to.
    * @example
    * for await (const id of faces.list({ limit: 100 })) console.log(id);
    */
@@ -371,7 +322,7 @@ export class Collection {
   }
 
   /**
-   * The same with what the lists hold of these fields, for which nothing is fetched.
+   * Yields with each id what the lists hold of these fields, for which nothing is fetched.
    *
    * @internal
    */
@@ -399,15 +350,12 @@ export class Collection {
 
   /**
    * Adds a device, which may ask and, if `enrol` says so, enrol, and holds no secret of the gallery
-   * (docs/devices.md). Returns its bundle, which is secret: a text for `openDevice`.
+   * (docs/devices.md). Returns its bundle, which is secret: a text for `openDevice`. Devices need a
+   * collection of the profile open, and in Node optional packages.
    *
    * @param name - What the keeper calls it; the store does not learn it.
-   * @param options - What it may do, and what goes into the bundle.
-   * @throws {HersError} INVALID_ARGUMENT: for a collection of another profile than open, a name
-   *   that cannot be, or an option that there is not.
    * @throws {HersError} ALREADY_EXISTS, NOT_FOUND: where there is one of this name; where there is
    *   none to renew.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * const bundle = await faces.addDevice('door-3', { address: 'https://gallery.example' });
    */
@@ -416,9 +364,8 @@ export class Collection {
   }
 
   /**
-   * All devices that there ever were.
+   * Lists all devices that there ever were.
    *
-   * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
    * @example
    * for (const { name, number } of await faces.devices()) console.log(name, number);
    */
@@ -430,10 +377,8 @@ export class Collection {
    * Revokes a device: the store refuses what it posts when this resolves, and what waits in the
    * inbox is not answered.
    *
-   * @param name - Of the device.
-   * @throws {HersError} INVALID_ARGUMENT: in a page, and where packages for devices are missing.
+   * @param name - As the keeper calls it.
    * @throws {HersError} NOT_FOUND: where there is no device of this name.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * await faces.revokeDevice('door-3');
    */
@@ -442,15 +387,11 @@ export class Collection {
   }
 
   /**
-   * What devices ask, with the matches, as it comes: each question once. Records that devices enrol
-   * are indexed meanwhile. Nothing that the store sees depends on an answer.
+   * Yields what devices ask, with the matches, as it comes: each question once. Records that
+   * devices enrol are indexed meanwhile. Nothing that the store sees depends on an answer.
    *
-   * @param options - Which matches, what is remembered, and who hears of enrolments and refusals.
-   * @throws {HersError} INVALID_ARGUMENT: for a collection of another profile than open, or an
-   *   option that there is not or does not fit.
    * @throws {HersError} INTEGRITY: where the store cheats; nothing is searched from then on, until
    *   somebody has looked and calls {@link Collection.resume}.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * for await (const { device, matches } of faces.questions({ threshold: 0.6 }))
    *   console.log(device, matches[0]?.id);
@@ -459,7 +400,7 @@ export class Collection {
     yield* (await keeperPart()).questions(this.#searching, options);
   }
 
-  /** The fields that records can be filtered by, as of the last change that was seen. */
+  /** Returns the fields that records can be filtered by, as of the last change that was seen. */
   async fields(): Promise<Fields> {
     return { ...(await this.#session.view()).manifest.fields };
   }
@@ -469,10 +410,6 @@ export class Collection {
    * interrupted, taken up by the same call, and searched meanwhile. Blocks are not encrypted again.
    *
    * @param fields - Names and types of the new fields.
-   * @param options - A signal, and a function that hears of progress.
-   * @throws {HersError} INVALID_ARGUMENT: for a name or a type that cannot be, a field that there
-   *   is with another type, or a payload whose value does not fit.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * await faces.addFields({ country: 'keyword' });
    */
@@ -484,9 +421,6 @@ export class Collection {
    * Drops fields. The payloads of the records stay as they are.
    *
    * @param names - One name, or several.
-   * @throws {HersError} INVALID_ARGUMENT: for a field that there is not, or that partitions are
-   *   made by.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * await faces.dropFields('country');
    */
@@ -499,12 +433,7 @@ export class Collection {
    * changed. The store learns which records they are.
    *
    * @param updates - Ids with their new payloads; without a payload the old one goes.
-   * @param options - A signal that ends it.
    * @throws {HersError} NOT_FOUND: where there is no record of an id.
-   * @throws {HersError} INVALID_ARGUMENT: for a payload that is no JSON, or whose value does not
-   *   fit its field; for an option that there is not.
-   * @throws {HersError} FORBIDDEN: where a record would leave the partitions that this client is
-   *   limited to.
    * @example
    * await faces.updatePayload({ id: 'ada', payload: { country: 'NL' } });
    */
@@ -519,8 +448,6 @@ export class Collection {
   /**
    * Indexes pending records, makes deletions final, and completes fields.
    *
-   * @param options - A signal, and a function that hears of progress.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
    * @example
    * await faces.optimize({ onProgress: ({ done, total }) => console.log(done, total) });
    */
@@ -533,9 +460,6 @@ export class Collection {
    * Re-encrypts everything under the next epoch of the key; returns that epoch. Can be interrupted,
    * and searched meanwhile.
    *
-   * @param options - A signal, and a function that hears of progress.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * const epoch = await faces.rotateKey();
    */
@@ -543,22 +467,18 @@ export class Collection {
     return rotate(this.#session, options);
   }
 
-  /** What is compared, as of the last change that was seen. */
+  /** Returns how records are compared, as of the last change that was seen. */
   async index(): Promise<CollectionIndex> {
     const { plan, compression } = (await this.#session.view()).space;
     return { plan, ...(compression ? { compressor: compression.compressor } : {}) };
   }
 
   /**
-   * Indexes everything again through a compressor (the bytes of its file), or with null as it is.
-   * Nothing is enrolled again: the full vectors are in the vault. Can be interrupted, taken up by
-   * the same call, and searched meanwhile: what is compared through either compressor is then
-   * ranked together.
+   * Indexes everything again through a compressor, or with null as it is. Nothing is enrolled
+   * again: the full vectors are in the vault. Can be interrupted, taken up by the same call, and
+   * searched meanwhile: what is compared through either compressor is then ranked together.
    *
    * @param compressor - The bytes of its file, or null for none.
-   * @param options - A signal, and a function that hears of progress.
-   * @throws {HersError} INVALID_ARGUMENT: for what is no compressor of vectors of this collection.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {HersError} UNSUPPORTED_PLAN: where no parameters do for its dimension.
    * @example
    * await faces.reindex(await readFile('faces-32.onnx'));
@@ -572,11 +492,8 @@ export class Collection {
   }
 
   /**
-   * The collection as one stream of bytes, as encrypted as it is stored.
+   * Streams the collection as one sequence of bytes, as encrypted as it is stored.
    *
-   * @param options - A signal that ends it.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * await writeFile('faces.hers', faces.snapshot());
    */

@@ -30,8 +30,7 @@ export function galleryOf(where: string | readonly string[]): string {
  *   or those of the nodes of a cluster, of which it uses whichever answers.
  * @param options - The key, and for a server a token.
  * @throws {HersError} INVALID_ARGUMENT: for another kind of address, a folder where the client is
- *   by itself, an option that there is not, a key that is none, or a token that would be sent to
- *   another machine without TLS.
+ *   by itself, a wrong option or key, or a token that would be sent to another machine without TLS.
  * @throws {HersError} LOCKED: where another process writes to the folder.
  * @throws {HersError} UNSUPPORTED_VERSION, DAMAGED, STORAGE: for a folder in another format,
  *   altered, or that cannot be read.

@@ -54,8 +54,17 @@ export function checkKey(key: unknown): asserts key is MasterSeed | Uint8Array {
 /**
  * A gallery that is open: `connect` makes one.
  *
- * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others, of every method that
- *   asks the store: {@link Collection} lists them.
+ * Methods share these parameters and errors, besides those that they name.
+ *
+ * @param name - The name of a collection: letters, digits, `_`, `.` and `-`.
+ * @throws {HersError} INVALID_ARGUMENT: for a name, an option or another argument that cannot be.
+ * @throws {HersError} NOT_FOUND: where there is no such collection, or somebody deletes it
+ *   meanwhile.
+ * @throws {HersError} WRONG_KEY: where it was made with another key.
+ * @throws {HersError} FORBIDDEN: to make, delete and restore, where the client is limited to
+ *   partitions.
+ * @throws {HersError} INTEGRITY, DAMAGED, STORAGE, UNAVAILABLE and others: {@link Collection} lists
+ *   them.
  */
 export class Database {
   readonly #service: Service;
@@ -72,8 +81,6 @@ export class Database {
    *
    * @param service - The store. `close` closes it.
    * @param options - The key, and what is remembered.
-   * @throws {HersError} INVALID_ARGUMENT: for an option that there is not, a key that is none, or a
-   *   cache that is none.
    * @example
    * const db = new Database(await openStore('./gallery'), { key });
    */
@@ -109,15 +116,10 @@ export class Database {
   /**
    * Makes a collection.
    *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
    * @param options - Its dimension, and what else is decided once and for all.
-   * @throws {HersError} INVALID_ARGUMENT: for a name or an option that cannot be, a field of no
-   *   known type, or a compressor of other vectors.
    * @throws {HersError} UNSUPPORTED_PLAN, INSECURE_PARAMETERS: where no parameters do for this
    *   dimension, metric and profile, or none that are safe.
    * @throws {HersError} ALREADY_EXISTS: where there is one of this name.
-   * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @example
    * const faces = await db.createCollection('faces', { dimension: 128 });
    */
@@ -154,16 +156,12 @@ export class Database {
     return collection;
   }
 
-  /**
-   * A collection that was seen, and that this client has not deleted, is not replaced silently by
-   * another of the same name.
-   */
+  /** Refuses to replace silently a collection that was seen, and not deleted by this client. */
   async #checkFree(name: string): Promise<void> {
     const seen = await this.#memory.read(this.#place(name));
     if (!seen || seen.deleted) return;
     const exists = await this.#service.getCollection(name).catch((error) => {
-      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
-      throw error;
+      if (!hasCode(error, 'NOT_FOUND')) throw error;
     });
     if (exists)
       throw new HersError(
@@ -174,12 +172,8 @@ export class Database {
   }
 
   /**
-   * A collection that exists. It is opened once; the same object comes back.
+   * Opens a collection that exists, once: the same object comes back.
    *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
-   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
-   * @throws {HersError} NOT_FOUND: where there is none.
-   * @throws {HersError} WRONG_KEY: where it was made with another key.
    * @example
    * const faces = await db.collection('faces');
    */
@@ -211,12 +205,11 @@ export class Database {
       return await this.#service.getCollection(name);
     } catch (error) {
       const seen = await this.#memory.read(this.#place(name));
-      const isGone = error instanceof HersError && error.code === 'NOT_FOUND' && seen && !seen.deleted;
+      const isGone = hasCode(error, 'NOT_FOUND') && seen && !seen.deleted;
       throw isGone ? new HersError('NOT_FOUND', `${missing(name)}. ${howToAccept(name)}`) : error;
     }
   }
 
-  /** WRONG_KEY when the collection was made with another key. */
   async #keyringOf({ name, id, descriptor: sealed }: CollectionInfo): Promise<Keyring> {
     const descriptor = openDescriptor(this.#seed, name, sealed);
     if (hex(descriptor.id) !== hex(id))
@@ -228,7 +221,7 @@ export class Database {
   }
 
   /**
-   * All collections that were made with this key.
+   * Lists all collections that were made with this key.
    *
    * @example
    * for (const { name, records } of await db.listCollections()) console.log(name, records);
@@ -240,19 +233,15 @@ export class Database {
         const { plan: _, unfinishedFields: __, pending: ___, ...summary } = await this.#describe(info);
         out.push(summary);
       } catch (error) {
-        if (!(error instanceof HersError && error.code === 'WRONG_KEY')) throw error;
+        if (!hasCode(error, 'WRONG_KEY')) throw error;
       }
     }
     return out;
   }
 
   /**
-   * What a collection is and holds, and the plan of its index.
+   * Says what a collection is and holds, and the plan of its index.
    *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
-   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
-   * @throws {HersError} NOT_FOUND: where there is none.
-   * @throws {HersError} WRONG_KEY: where it was made with another key.
    * @example
    * const { records, pending, plan } = await db.describe('faces');
    */
@@ -261,9 +250,7 @@ export class Database {
     return this.#describe(await this.#info(name));
   }
 
-  /**
-   * From description and manifest alone: the lists of a large collection are not fetched for it.
-   */
+  /** Reads description and manifest alone: lists of a large collection are not fetched for it. */
   async #describe(info: CollectionInfo): Promise<CollectionDescription> {
     const { name, bytes } = info;
     const keyring = await this.#keyringOf(info);
@@ -274,11 +261,7 @@ export class Database {
       const { version, compressors, epoch } = manifest;
       const compressor = compressors.find((each) => each.epoch === epoch);
       return {
-        name,
-        dimension,
-        metric,
-        profile,
-        integrity,
+        ...{ name, dimension, metric, profile, integrity },
         ...(compressor ? { compressor: { method: compressor.method, dimension: compressor.dimension } } : {}),
         fields: { ...manifest.fields },
         ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
@@ -297,14 +280,8 @@ export class Database {
   }
 
   /**
-   * Deletes a collection with everything in it.
-   *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
-   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
-   * @throws {HersError} NOT_FOUND: where there is none.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
-   * @throws {HersError} INTEGRITY: where the store shows another collection under this name than
-   *   was seen; nothing is deleted.
+   * Deletes a collection with everything in it, unless the store shows another one under this name
+   * than was seen.
    */
   async deleteCollection(name: string): Promise<void> {
     checkCollectionName(name);
@@ -316,7 +293,6 @@ export class Database {
     if (gone) await this.#cache?.forget(gone.id);
   }
 
-  /** INTEGRITY unless the collection of this name is the one that was seen under it. */
   async #checkMeant(name: string): Promise<void> {
     const seen = await this.#memory.read(this.#place(name));
     if (!seen || seen.deleted) return;
@@ -332,19 +308,13 @@ export class Database {
    * Restores a snapshot, under the same name or another. A snapshot older than what was seen of the
    * collection is refused, because a rolled-back gallery looks the same; `acceptOlder` allows it.
    *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
    * @param pieces - The bytes that `snapshot` gave, in pieces of any length.
    * @param options - Whether an older state is meant, and a signal that ends it.
-   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have, or an option that
-   *   there is not.
    * @throws {HersError} ALREADY_EXISTS: where there is a collection of this name.
-   * @throws {HersError} NOT_FOUND: where somebody deletes it before it is open.
-   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION, DAMAGED: for bytes that are no snapshot, of
-   *   another format, or altered.
-   * @throws {HersError} WRONG_KEY: for a snapshot of another key.
+   * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for bytes that are no snapshot, or of
+   *   another format.
    * @throws {HersError} INTEGRITY: for a snapshot that is older than what was seen, without
    *   `acceptOlder`; or when the store shows something other than the snapshot afterwards.
-   * @throws {HersError} FORBIDDEN: where the client is limited to partitions.
    * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await db.restore('copy', createReadStream('faces.hers'));
@@ -387,13 +357,9 @@ export class Database {
   /**
    * Accepts what the store shows under a name now. Call it after another client has deleted a
    * collection and made it again, or restored an older one; or after a person has found out why the
-   * store shows something else than before. Returns what was remembered before.
+   * store shows something else than before.
    *
-   * @param name - The name of the collection: letters, digits, `_`, `.` and `-`.
    * @returns What was remembered before, if anything.
-   * @throws {HersError} INVALID_ARGUMENT: for a name that no collection can have.
-   * @throws {HersError} NOT_FOUND: where there is no such collection, and none was seen.
-   * @throws {HersError} WRONG_KEY: where it was made with another key.
    */
   async accept(name: string): Promise<Seen | undefined> {
     checkCollectionName(name);
@@ -402,7 +368,7 @@ export class Database {
     try {
       await this.#pin(name);
     } catch (error) {
-      if (!(error instanceof HersError && error.code === 'NOT_FOUND') || !before) throw error;
+      if (!hasCode(error, 'NOT_FOUND') || !before) throw error;
       await this.#memory.update(this.#place(name), () => undefined);
     }
     return before;
@@ -444,10 +410,14 @@ export class Database {
     await this.#service.close();
   }
 
-  /** The same as `close`, for `await using`. */
+  /** Closes it, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
+}
+
+function hasCode(error: unknown, code: HersError['code']): boolean {
+  return error instanceof HersError && error.code === code;
 }
 
 function missing(name: string): string {

@@ -4,10 +4,9 @@
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { open, readFile, unlink } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readFile } from 'node:fs/promises';
 import { HersError, isCollectionName, PARTITION_BYTES } from '@hers/service';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { isFileThere, replaceFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import type { Scope } from './routes.ts';
 
@@ -227,19 +226,7 @@ export class TokenStore {
     try {
       const tokens = change((await this.#read()).tokens);
       const file: TokenFile = { format: FORMAT, tokens };
-      const temporary = `${this.path}.${randomBytes(6).toString('hex')}.tmp`;
-      const handle = await open(temporary, 'wx', 0o600);
-      try {
-        await handle.writeFile(`${JSON.stringify(file, null, 2)}\n`);
-        await handle.sync();
-        await handle.close();
-        renameOverFile(temporary, this.path);
-      } finally {
-        await handle.close().catch(() => {});
-        await unlink(temporary).catch(() => {});
-      }
-      const folder = await open(dirname(this.path), 'r');
-      await folder.sync().finally(() => folder.close());
+      await replaceFile(this.path, (handle) => handle.writeFile(`${JSON.stringify(file, null, 2)}\n`));
     } finally {
       lock.release();
     }

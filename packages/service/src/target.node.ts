@@ -1,7 +1,10 @@
 // Where a file may be written: under a new name, or over a file. Whatever else has the name (a
 // device, a pipe, a folder, a link) is somebody's, and stays as it is.
 
+import { randomBytes } from 'node:crypto';
 import { constants, lstatSync, renameSync, type Stats } from 'node:fs';
+import { type FileHandle, open, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { HersError } from '@hers/scheme';
 
 /** What is at a path, in words; nothing where it is a file. */
@@ -39,6 +42,52 @@ export function isFileThere(path: string): boolean {
 export function renameOverFile(from: string, to: string): void {
   isFileThere(to);
   renameSync(from, to);
+}
+
+/**
+ * Writes a file that only its owner can read, and gives it its name when all of it is on disk: a
+ * crash leaves the old content or the new one. What `isFleeting` is not synced. `rename` may refuse
+ * to replace what is there.
+ */
+export async function replaceFile(
+  path: string,
+  write: (file: FileHandle) => Promise<void>,
+  {
+    isFleeting = false,
+    rename = renameOverFile,
+  }: { readonly isFleeting?: boolean; readonly rename?: (from: string, to: string) => void | Promise<void> } = {},
+): Promise<void> {
+  isFileThere(path);
+  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
+  const file = await open(temporary, 'wx', 0o600).catch((error) => {
+    // The name that somebody knows; and where there is no folder, it is that which is not there.
+    throw Object.assign(error, { path: error.code === 'ENOENT' ? dirname(path) : path });
+  });
+  try {
+    await write(file);
+    if (!isFleeting) await file.sync();
+    await file.close();
+    await rename(temporary, path);
+    if (!isFleeting) await syncFolder(dirname(path));
+  } finally {
+    await file.close().catch(() => {});
+    await unlink(temporary).catch(() => {});
+  }
+}
+
+/**
+ * Syncs a folder, because a name is on disk when its folder is. Where a folder cannot be opened, or
+ * its file system cannot sync it, the rename has to do.
+ */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => undefined);
+  try {
+    await folder?.sync();
+  } catch (error) {
+    if (!['EINVAL', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code!)) throw error;
+  } finally {
+    await folder?.close();
+  }
 }
 
 /**

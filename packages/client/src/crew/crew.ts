@@ -34,8 +34,7 @@ export interface KeyMaterial {
 }
 
 /**
- * What decrypts the responses to one query: a secret of its own, or, of an open query, the secrets
- * of the collection, which every crew derives for itself.
+ * Decrypts the responses to one query: by its own secret, or for open queries by the collection's.
  */
 export type Decryption = QuerySecret | OpenDecryption;
 
@@ -144,27 +143,6 @@ export async function hashed(made: Omit<EncryptedBlock, 'hash'>): Promise<Encryp
   return { ...made, hash: await hashText(made.block) };
 }
 
-/** The response secrets of a collection, made when first needed, by generation. */
-class OpenSecretsCache {
-  readonly #key: CollectionKey;
-  readonly #made = new Map<number, ResponseSecrets>();
-
-  constructor(key: CollectionKey) {
-    this.#key = key;
-  }
-
-  of({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
-    let secrets = this.#made.get(generation);
-    if (!secrets) this.#made.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
-    return secrets.of(queryId, vector);
-  }
-
-  wipe(): void {
-    for (const secrets of this.#made.values()) secrets.wipe();
-    this.#made.clear();
-  }
-}
-
 /** Decrypts and ranks. Decryption gives squared distances; candidates have plain ones. */
 export function rankResponses(
   key: CollectionKey,
@@ -244,12 +222,12 @@ export function toDistances(squares: Float32Array | Float64Array): void {
 export class InProcessCrypto implements Crew {
   readonly size = 1;
   readonly #key: CollectionKey;
-  readonly #open: OpenSecretsCache;
+  /** By generation, made when first needed. */
+  readonly #open = new Map<number, ResponseSecrets>();
   readonly #sealing: Promise<BatchSealer>;
 
   constructor(material: KeyMaterial) {
     this.#key = keyFrom(material);
-    this.#open = new OpenSecretsCache(this.#key);
     this.#sealing = sealerFrom(material);
   }
 
@@ -266,12 +244,19 @@ export class InProcessCrypto implements Crew {
   }
 
   async decrypt(secret: Decryption, tasks: readonly DecryptTask[], options: RankOptions): Promise<Candidate[]> {
-    const decryption = secret instanceof QuerySecret ? secret : this.#open.of(secret, options.query);
+    const decryption = secret instanceof QuerySecret ? secret : this.#opening(secret, options.query);
     return rankResponses(this.#key, decryption, tasks, options);
   }
 
+  #opening({ queryId, generation }: OpenDecryption, vector: Float32Array): QueryResponses {
+    let secrets = this.#open.get(generation);
+    if (!secrets) this.#open.set(generation, (secrets = new ResponseSecrets(this.#key, generation)));
+    return secrets.of(queryId, vector);
+  }
+
   async close(): Promise<void> {
-    this.#open.wipe();
+    for (const secrets of this.#open.values()) secrets.wipe();
+    this.#open.clear();
     this.#key.wipe();
     (await this.#sealing.catch(() => undefined))?.wipe();
   }
@@ -325,7 +310,6 @@ export function packTasks(tasks: readonly DecryptTask[], spare?: ArrayBuffer): P
   return { memory: bytes.buffer, tasks: packed };
 }
 
-/** The same tasks, as views of the memory. */
 export function unpackTasks({ memory, tasks }: PackedTasks): DecryptTask[] {
   const known = new Map<number, Codes>();
   const unpack = (place: Place | undefined): Codes | undefined => {

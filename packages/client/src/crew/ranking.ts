@@ -10,8 +10,7 @@ export interface Candidate {
 }
 
 /**
- * Keeps the best `limit` candidates offered to it. NaN is never kept, so that is how a slot is left
- * out.
+ * Keeps the best `limit` candidates offered to it, and never NaN: that is how a slot is left out.
  */
 export class Ranking {
   readonly limit: number;

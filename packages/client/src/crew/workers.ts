@@ -218,9 +218,7 @@ export class Workers implements Crew {
   }
 }
 
-/**
- * The error for a task that will not be done. The secret of one that was never sent is overwritten.
- */
+/** Overwrites the secret of a task that was never sent. */
 function closed(task: Task): HersError {
   if (task.kind === 'decrypt' && 'secret' in task.secret && task.secret.secret.length > 0) task.secret.secret.fill(0);
   return new HersError('CLOSED', 'this collection is closed');

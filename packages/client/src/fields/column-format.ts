@@ -67,37 +67,20 @@ export function encodeColumn(column: Column): Uint8Array {
   const view = new DataView(head.buffer);
   view.setUint32(4, count, true);
   view.setUint32(8, dictionary.size, true);
-  const lengths = ends
-    ? [
-        pack(
-          Array.from(ends, (end, j) => end - (j === 0 ? 0 : ends[j - 1])),
-          LEAST_WIDTH,
-        ),
-      ]
-    : [];
-  const content = concat(
-    head,
-    bytes,
-    ...lengths,
-    pack(
-      codes.map((code) => code - least),
-      LEAST_WIDTH,
-    ),
-  );
+  const lengths = ends && Array.from(ends, (end, j) => end - (j === 0 ? 0 : ends[j - 1]));
+  const lessLeast = codes.map((code) => code - least);
+  const packed = [...(lengths ? [lengths] : []), lessLeast].map((numbers) => pack(numbers, LEAST_WIDTH));
+  const content = concat(head, bytes, ...packed);
   const padded = new Uint8Array(padme(content.length));
   padded.set(content);
   return padded;
 }
 
 function encodeDictionary(dictionary: Dictionary): { readonly kind: number; readonly bytes: Uint8Array } {
-  if (dictionary instanceof Steps)
-    return {
-      kind: STEPS,
-      bytes: concat(
-        Uint8Array.of(dictionary.decimals),
-        littleEndian(Float64Array.of(dictionary.base, dictionary.step)),
-      ),
-    };
+  if (dictionary instanceof Steps) {
+    const { base, step, decimals } = dictionary;
+    return { kind: STEPS, bytes: concat(Uint8Array.of(decimals), littleEndian(Float64Array.of(base, step))) };
+  }
   if (dictionary instanceof Texts) {
     const lengths = dictionary.list.map((text) => encoder.encode(text).length);
     // Lists of a block may have more values than a function can have arguments.
@@ -204,10 +187,8 @@ function decodeEnds(input: Input, count: number, size: number): Codes {
   const lengths = new Uint16Array(count);
   // A list has every value once at most: so codes take bits, or are few.
   input.unpack(lengths, Math.min(MAX_KEYWORDS, Math.max(1, size)), 0, LEAST_WIDTH);
-  const ends = codesFor(
-    count,
-    lengths.reduce((sum, length) => sum + length, 0),
-  );
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  const ends = codesFor(count, total);
   let end = 0;
   for (let j = 0; j < count; j++) ends[j] = end += lengths[j];
   return ends;
@@ -334,9 +315,7 @@ function unpackWide(bytes: Uint8Array, width: number, out: Codes | Float64Array)
 function littleEndian(numbers: Float64Array): Uint8Array {
   const out = new Uint8Array(numbers.byteLength);
   const view = new DataView(out.buffer);
-  numbers.forEach((number, i) => {
-    view.setFloat64(8 * i, number, true);
-  });
+  for (let i = 0; i < numbers.length; i++) view.setFloat64(8 * i, numbers[i], true);
   return out;
 }
 

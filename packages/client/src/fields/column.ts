@@ -218,8 +218,8 @@ function stepsOf(type: FieldType, list: Float64Array, slots: number): Steps | un
 }
 
 /**
- * Digits after the point with which all these ascending numbers are exact, and so few that as
- * integers they and their differences are exact, too.
+ * Digits after the point with which these ascending numbers, and their differences, are exact as
+ * integers.
  */
 export function decimalsOf(list: Float64Array): number | undefined {
   for (let decimals = 0; decimals <= MAX_DECIMALS; decimals++) {

@@ -37,8 +37,8 @@ export type FieldValue = string | number | boolean | readonly string[];
 export type FieldValues = ReadonlyMap<string, FieldValue>;
 
 /**
- * A value as columns and filters compare it: dates in milliseconds, false and true as 0 and 1. A
- * list has one for every element.
+ * Compared by columns and filters: dates in milliseconds, false and true as 0 and 1; of a list, an
+ * element.
  */
 export type Comparable = string | number;
 

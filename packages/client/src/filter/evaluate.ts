@@ -96,9 +96,8 @@ function holds(test: Test, value: Comparable): boolean {
 let table = new Uint8Array(MAX_SLOTS + 1);
 
 /**
- * Bitsets of steps that are under way, by depth, for blocks of as many words as the last one:
- * nearly all have the same, and memory that is made for each takes longer than what is done with
- * it.
+ * Bitsets of steps under way, by depth, for blocks of as many words as the last: making them takes
+ * longer than using them.
  */
 let scratch: { readonly words: number; readonly at: Uint32Array[] } = { words: 0, at: [] };
 
@@ -126,8 +125,7 @@ class Evaluation {
   }
 
   /**
-   * Puts the slots of `care` that pass into `out`, which may be the same array; returns whether
-   * there are any.
+   * Puts the slots of `care` that pass into `out`, perhaps the same array; says if there are any.
    */
   #pass(tree: Tree, care: Uint32Array, out: Uint32Array, depth: number): boolean {
     switch (tree.kind) {
@@ -224,10 +222,8 @@ function mark(test: Test, dictionary: Dictionary): number {
     case 'prefix': {
       const { prefix } = test;
       const from = firstCode(dictionary, (text) => text >= prefix);
-      return markRange(
-        from,
-        firstCode(dictionary, (text) => text >= prefix && !(text as string).startsWith(prefix)) - 1,
-      );
+      const beyond = firstCode(dictionary, (text) => text >= prefix && !(text as string).startsWith(prefix));
+      return markRange(from, beyond - 1);
     }
     case 'range': {
       const { from, to } = test;

@@ -65,12 +65,15 @@ class Parser {
     this.#tokens = tokensOf(text);
   }
 
+  #wrong(at: number, message: string): Error {
+    return wrong(this.#text, at, message);
+  }
+
   whole(): Filter {
-    if (this.#peek().kind === 'end')
-      throw wrong(this.#text, 0, 'the filter is empty; leave it out to take every record');
+    if (this.#peek().kind === 'end') throw this.#wrong(0, 'the filter is empty; leave it out to take every record');
     const condition = this.#either();
     const { kind, at, text } = this.#peek();
-    if (kind !== 'end') throw wrong(this.#text, at, `expected \`and\` or \`or\` before ${JSON.stringify(text)}`);
+    if (kind !== 'end') throw this.#wrong(at, `expected \`and\` or \`or\` before ${JSON.stringify(text)}`);
     return isFilter(condition) ? condition : { must: [condition] };
   }
 
@@ -88,8 +91,7 @@ class Parser {
 
   #negation(): Condition {
     const { at } = this.#peek();
-    if (++this.#nesting > MAX_NESTING)
-      throw wrong(this.#text, at, `more than ${MAX_DEPTH} levels; make the filter flatter`);
+    if (++this.#nesting > MAX_NESTING) throw this.#wrong(at, `more than ${MAX_DEPTH} levels; make the filter flatter`);
     try {
       if (this.#takeWord('not')) return { must_not: [this.#negation()] };
       if (!this.#takeSymbol('(')) return this.#comparison();
@@ -103,13 +105,12 @@ class Parser {
 
   #comparison(): Condition {
     const name = this.#take();
-    if (name.kind === 'end' || name.kind === 'symbol') throw wrong(this.#text, name.at, 'expected the name of a field');
+    if (name.kind === 'end' || name.kind === 'symbol') throw this.#wrong(name.at, 'expected the name of a field');
     if (isWord(name, 'and') || isWord(name, 'or'))
-      throw wrong(this.#text, name.at, `expected a condition before \`${name.text}\`; a field of this name is quoted`);
+      throw this.#wrong(name.at, `expected a condition before \`${name.text}\`; a field of this name is quoted`);
     if (isWord(name, 'id')) return this.#onId(name);
     const field = name.text;
-    if (!Object.hasOwn(this.#fields, field))
-      throw wrong(this.#text, name.at, unknownField(field, this.#fields).message);
+    if (!Object.hasOwn(this.#fields, field)) throw this.#wrong(name.at, unknownField(field, this.#fields).message);
     const type = this.#fields[field];
     const operator = this.#peek();
     switch (this.#operator()) {
@@ -127,15 +128,15 @@ class Parser {
       case '>=':
         return this.#bound(field, type, 'gte', operator);
       case 'in':
-        return { field, match: { any: this.#values(type) } } as Condition;
+        return { field, match: { any: this.#list(() => this.#value(type)) } } as Condition;
       case 'not in':
         this.#refuseList(type, field, operator);
-        return { field, match: { except: this.#values(type) } } as Condition;
+        return { field, match: { except: this.#list(() => this.#value(type)) } } as Condition;
       case 'not only in':
-        return { field, match: { except: this.#values(type) } } as Condition;
+        return { field, match: { except: this.#list(() => this.#value(type)) } } as Condition;
       case 'starts with':
         if (type !== 'keyword' && type !== 'keyword[]')
-          throw wrong(this.#text, operator.at, `${field} is a ${type}, and only texts start with something`);
+          throw this.#wrong(operator.at, `${field} is a ${type}, and only texts start with something`);
         return { field, match: { prefix: this.#value(type) as string } };
       case 'is empty':
         return { field, empty: true };
@@ -148,16 +149,12 @@ class Parser {
     const { at } = this.#peek();
     const operator = this.#operator();
     if (operator === '=' || operator === '!=') {
-      const hasId = [this.#idText()];
+      const hasId = [this.#valueToken().text];
       return operator === '=' ? { hasId } : { must_not: [{ hasId }] };
     }
     if (operator !== 'in' && operator !== 'not in')
-      throw wrong(
-        this.#text,
-        at,
-        `\`${name.text}\` is the id of a record: = != in, not in; a field of this name is quoted`,
-      );
-    const hasId = this.#list(() => this.#idText());
+      throw this.#wrong(at, `\`${name.text}\` is the id of a record: = != in, not in; a field of this name is quoted`);
+    const hasId = this.#list(() => this.#valueToken().text);
     return operator === 'in' ? { hasId } : { must_not: [{ hasId }] };
   }
 
@@ -175,27 +172,22 @@ class Parser {
       if (this.#takeWord('in')) return isOnly ? 'not only in' : 'not in';
     }
     const operators = '= != < <= > >=, in (…), not in (…), starts with, is empty, is not empty';
-    throw wrong(this.#text, token.at, `expected one of ${operators}`);
+    throw this.#wrong(token.at, `expected one of ${operators}`);
   }
 
   #bound(field: string, type: FieldType, bound: keyof Bounds<never>, { at, text }: Token): Condition {
     if (type !== 'number' && type !== 'date')
-      throw wrong(this.#text, at, `${field} is a ${type}, and ${text} compares numbers and dates`);
+      throw this.#wrong(at, `${field} is a ${type}, and ${text} compares numbers and dates`);
     return { field, range: { [bound]: this.#value(type) } } as Condition;
   }
 
   /** Of a list, "not in" can mean two things, and one of them is rarely what is meant. */
   #refuseList(type: FieldType, field: string, { at }: Token): void {
     if (type === 'keyword[]')
-      throw wrong(
-        this.#text,
+      throw this.#wrong(
         at,
         `${field} is a list: write \`not ${field} in (…)\` for records with none of these, or \`${field} not only in (…)\` for records that have others`,
       );
-  }
-
-  #values(type: FieldType): (string | number | boolean)[] {
-    return this.#list(() => this.#value(type));
   }
 
   #list<T>(element: () => T): T[] {
@@ -210,17 +202,13 @@ class Parser {
     const token = this.#valueToken();
     const value = read(token, type);
     if (comparableOf(type, value) === undefined)
-      throw wrong(this.#text, token.at, `expected ${EXPECTED[type === 'keyword[]' ? 'keyword' : type]}`);
+      throw this.#wrong(token.at, `expected ${EXPECTED[type === 'keyword[]' ? 'keyword' : type]}`);
     return value;
-  }
-
-  #idText(): string {
-    return this.#valueToken().text;
   }
 
   #valueToken(): Token {
     const token = this.#take();
-    if (token.kind !== 'word' && token.kind !== 'quoted') throw wrong(this.#text, token.at, 'expected a value');
+    if (token.kind !== 'word' && token.kind !== 'quoted') throw this.#wrong(token.at, 'expected a value');
     return token;
   }
 
@@ -248,7 +236,7 @@ class Parser {
   }
 
   #expectSymbol(symbol: string, why: string): void {
-    if (!this.#takeSymbol(symbol)) throw wrong(this.#text, this.#peek().at, `expected ${symbol} ${why}`);
+    if (!this.#takeSymbol(symbol)) throw this.#wrong(this.#peek().at, `expected ${symbol} ${why}`);
   }
 }
 

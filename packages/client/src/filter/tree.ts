@@ -222,9 +222,8 @@ function names(given: Properties): string {
 }
 
 /**
- * Returns a text that is the same for filters that are written differently and mean the same, as
- * far as order, repetition and nesting go: what was computed for one filter is found again by it.
- * It names the types of fields, too: a field may be dropped and come back with another.
+ * Returns a text that is the same for filters that differ in order, repetition and nesting alone:
+ * answers are found again by it. It names types: a field may be dropped and come back with another.
  */
 export function canonicalText(tree: Tree): string {
   switch (tree.kind) {

@@ -51,14 +51,10 @@ export async function sealCompressor(
 ): Promise<Uint8Array[]> {
   const file = compression.compressor.save();
   const pieces: Uint8Array[] = [];
-  for (let at = 0; at < file.length; at += PIECE_BYTES)
-    pieces.push(
-      await seal(
-        sealer,
-        file.subarray(at, at + PIECE_BYTES),
-        associatedData(collectionId, compression.digest, pieces.length),
-      ),
-    );
+  for (let at = 0; at < file.length; at += PIECE_BYTES) {
+    const about = associatedData(collectionId, compression.digest, pieces.length);
+    pieces.push(await seal(sealer, file.subarray(at, at + PIECE_BYTES), about));
+  }
   return pieces;
 }
 

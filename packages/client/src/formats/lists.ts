@@ -23,8 +23,7 @@ export interface ListEntry {
   /** Hexadecimal. */
   readonly version: string;
   /**
-   * Its place among the entries of the list in the order in which records were written, where slots
-   * have another.
+   * Its place in the order in which the records of the list were written, where slots have another.
    */
   readonly order?: number;
 }
@@ -170,12 +169,9 @@ export async function sealList(
   list: List,
   sums?: Uint8Array,
 ): Promise<Uint8Array> {
-  const parts = [
-    [ORDER, list.encodedOrder],
-    [SUMS, sums],
-  ] as const;
-  const encoded = parts.flatMap(([name, content]) => (content ? [encodePart({ name, must: false, content })] : []));
-  return seal(sealer, concat(list.encoded(), ...encoded), associatedData(collectionId));
+  const part = (name: string, content?: Uint8Array) => (content ? [encodePart({ name, must: false, content })] : []);
+  const parts = [...part(ORDER, list.encodedOrder), ...part(SUMS, sums)];
+  return seal(sealer, concat(list.encoded(), ...parts), associatedData(collectionId));
 }
 
 export async function openList(sealer: Sealer, collectionId: Uint8Array, sealed: Uint8Array): Promise<OpenedList> {
@@ -263,17 +259,11 @@ export async function sealColumn(
   return seal(sealer, encoded, columnData(collectionId, field));
 }
 
-export interface ColumnShape {
-  readonly field: string;
-  readonly type: FieldType;
-  readonly count: number;
-}
-
-/** INTEGRITY if it is not that. */
+/** INTEGRITY unless it is a column of this field, type and count. */
 export async function openColumn(
   sealer: Sealer,
   collectionId: Uint8Array,
-  { field, type, count }: ColumnShape,
+  { field, type, count }: { readonly field: string; readonly type: FieldType; readonly count: number },
   sealed: Uint8Array,
   interned: Interned,
 ): Promise<Column> {

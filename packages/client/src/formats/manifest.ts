@@ -84,10 +84,7 @@ export interface ManifestDevice {
   readonly own?: { readonly secret: number; readonly keyId: string };
 }
 
-/**
- * The evaluation keys of an epoch, under the profile `open`: for the store, and kept as lists are,
- * but not sealed.
- */
+/** Evaluation keys of an epoch, under `open`: for the store, kept as lists are, but not sealed. */
 export interface ManifestEvaluation {
   readonly epoch: number;
   /** Of the key that they belong to; another compressor means another key. */
@@ -105,9 +102,7 @@ export function evaluationListsOf({ lists, devices = {} }: ManifestEvaluation): 
 
 export interface Manifest {
   readonly version: number;
-  /**
-   * The epoch new things are encrypted under; blocks of older ones remain while keys are rotated.
-   */
+  /** New things are encrypted under it; blocks of older ones remain while keys are rotated. */
   readonly epoch: number;
   readonly blocks: readonly ManifestBlock[];
   /** Records that are in the vault and in no block yet. */
@@ -131,18 +126,11 @@ export interface Manifest {
 }
 
 const FORMAT = 1;
-/**
- * How many hashes a manifest names: a client that has missed fewer versions than this still notices
- * a fork.
- */
+/** Hashes that a manifest names: a client that has missed fewer versions still notices a fork. */
 export const HISTORY = 128;
-/**
- * Length of a hash. Only clients with the key make manifests, so nobody else can look for
- * collisions.
- */
+/** Of a hash. Only clients with the key make manifests, so nobody else looks for collisions. */
 const HASH_BYTES = 16;
 
-/** What tells a sealed manifest from every other. */
 export async function manifestHash(sealed: Uint8Array): Promise<string> {
   const { sections, rest } = decodeSections(sealed) ?? { rest: sealed };
   const named = sections ? concat(headOf(sections), rest) : sealed;
@@ -155,7 +143,6 @@ function headOf(sections: readonly { readonly handle: Uint8Array; readonly hash:
   return encodeSections({ sections: named, rest: new Uint8Array(0) });
 }
 
-/** The history of the manifest that follows one with this hash and history. */
 export function historyAfter(hash: string, history: readonly string[]): string[] {
   return [hash, ...history].slice(0, HISTORY);
 }
@@ -242,16 +229,8 @@ export async function sealSections(
   const earlier = groupsOf(before, access);
   const sealed = async (handle: string, group: Group): Promise<ManifestSection> => {
     const { blocks, pending } = group;
-    const content = contentOf({
-      ...manifest,
-      blocks,
-      pending,
-      compressors: [],
-      evaluation: [],
-      devices: [],
-      fields: {},
-      history: [],
-    });
+    const nothing = { compressors: [], evaluation: [], devices: [], fields: {}, history: [] };
+    const content = contentOf({ ...manifest, ...nothing, blocks, pending });
     const text = JSON.stringify({ ...content, partition: group.partition ?? null });
     const bytes = await seal(sealer, new TextEncoder().encode(text), sectionData(collectionId, fromHex(handle)));
     return { handle, hash: hex(await sha256(bytes)), sealed: bytes };
@@ -290,18 +269,8 @@ export async function sealManifest(sealer: Sealer, collectionId: Uint8Array, man
 }
 
 function contentOf(manifest: Manifest) {
-  const {
-    version,
-    epoch,
-    blocks,
-    pending,
-    seals,
-    compressors,
-    evaluation,
-    devices = [],
-    partitionBy,
-    history,
-  } = manifest;
+  const { version, epoch, seals, blocks, pending, history } = manifest;
+  const { compressors, evaluation, devices = [], partitionBy } = manifest;
   const fields = Object.entries(manifest.fields);
   const columns = blocks.map((block) => Object.entries(block.columns ?? {}));
   const parts: Parts = {
@@ -508,15 +477,10 @@ function manifestIn(content: Content): Manifest {
     version: content.version,
     epoch: content.epoch,
     seals: content.seals,
-    blocks: content.blocks.map(([id, hash, epoch, count, list, dead]: Row, i: number) => ({
-      id,
-      hash,
-      epoch,
-      count,
-      list,
-      ...(columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {}),
-      dead,
-    })),
+    blocks: content.blocks.map(([id, hash, epoch, count, list, dead]: Row, i: number) => {
+      const named = columns[i]?.length > 0 ? { columns: Object.fromEntries(columns[i]) } : {};
+      return { id, hash, epoch, count, list, ...named, dead };
+    }),
     compressors: parts.compressors?.value ?? [],
     evaluation: parts.evaluation?.value ?? [],
     pending: content.pending.map(([handle, recordVersion]: [string, string]) => ({ handle, version: recordVersion })),
@@ -537,9 +501,6 @@ export function emptyManifest(version: number, fields: Fields = {}, partitionBy?
 export function liveCount({
   blocks,
   pending,
-}: {
-  readonly blocks: readonly ManifestBlock[];
-  readonly pending: { readonly length: number };
-}): number {
+}: Pick<Manifest, 'blocks'> & { readonly pending: ArrayLike<unknown> }): number {
   return blocks.reduce((sum, block) => sum + block.count - block.dead.length, pending.length);
 }

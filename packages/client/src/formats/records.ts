@@ -82,8 +82,7 @@ export interface PlainRecord {
 }
 
 /**
- * What is remembered of a pending record: not its payload, which may be large, and
- * nothing of the batch it came with.
+ * Remembers a pending record without its payload, which may be large, and the batch it came with.
  */
 export class PendingRecord {
   readonly id: string;
@@ -137,12 +136,11 @@ function isLonger(text: string, bytes: number): boolean {
   return text.length > bytes / 3 && encoder.encode(text).length > bytes;
 }
 
-/** Returns the payload of a record as JSON; empty if there is none. */
 export function payloadText({ payload }: { readonly payload?: Payload | undefined }): string {
   return payload === undefined ? '' : JSON.stringify(payload);
 }
 
-/** The same for one that may be too large, or no JSON at all. */
+/** Also for a payload that may be too large, or no JSON at all. */
 export function checkPayload(payload: Payload | undefined, id: string): string {
   let text: string | undefined;
   try {

@@ -57,14 +57,9 @@ export interface DeviceBundle {
 
 const FORMAT = 1;
 
-const toBase64 = (bytes: Uint8Array) => {
-  let binary = '';
-  for (const byte of bytes) binary += String.fromCharCode(byte);
-  return btoa(binary);
-};
+const toBase64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
 const fromBase64 = (text: string) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 
-/** The text of a bundle, signed by the keeper. */
 export function encodeBundle(bundle: DeviceBundle, keeperSigningKey: Uint8Array): string {
   const { name, number, address, token, signingKey, own, keeper, keys } = bundle;
   const content = {
@@ -90,7 +85,7 @@ export function encodeBundle(bundle: DeviceBundle, keeperSigningKey: Uint8Array)
   return `${JSON.stringify({ ...content, signature }, null, 2)}\n`;
 }
 
-/** Reads the text of a bundle. MALFORMED for anything else, INTEGRITY where no keeper signed it. */
+/** MALFORMED for what is no bundle, INTEGRITY where no keeper signed it. */
 export function decodeBundle(text: string): DeviceBundle {
   const malformed = () => new HersError('MALFORMED', 'this is no bundle of a device; hers devices add makes one');
   let parsed: Record<string, unknown>;

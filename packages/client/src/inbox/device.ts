@@ -76,7 +76,20 @@ export function openDevice(
   return new Device(connection, decoded, compressor ? compress : undefined);
 }
 
-/** A device that is open: `openDevice` makes one. */
+/**
+ * A device that is open: `openDevice` makes one.
+ *
+ * @param options - A signal that ends the call.
+ * @throws {HersError} INVALID_VECTOR: for a vector that cannot be searched for, or enrolled.
+ * @throws {HersError} INVALID_ARGUMENT: for an option that does not exist.
+ * @throws {HersError} INBOX_FULL: where the keeper has not taken what was posted before.
+ * @throws {HersError} FORBIDDEN, UNAUTHENTICATED: where the device was revoked, or its token.
+ * @throws {HersError} KEY_MISMATCH: where the bundle is for another collection.
+ * @throws {HersError} WRONG_CLOCK: where the clock of the device is wrong.
+ * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where the server cannot be reached, has
+ *   too much to do, or takes too long.
+ * @throws {AbortError} or another reason of the signal, when it aborts.
+ */
 export class Device {
   readonly #connection: Connection;
   readonly #bundle: DeviceBundle;
@@ -84,14 +97,7 @@ export class Device {
   readonly #plan: ReturnType<typeof openPlan>;
   #asked = 0;
 
-  /**
-   * For `openDevice`.
-   *
-   * @param connection - To the server.
-   * @param bundle - What the device holds.
-   * @param compress - What vectors go through.
-   * @internal
-   */
+  /** @internal */
   constructor(connection: Connection, bundle: DeviceBundle, compress?: DeviceOptions['compress']) {
     this.#connection = connection;
     this.#bundle = bundle;
@@ -118,15 +124,6 @@ export class Device {
    * Asks who that is. The answer goes to the keeper alone.
    *
    * @param vector - With as many coordinates as the collection has.
-   * @param options - A signal that ends it.
-   * @throws {HersError} INVALID_VECTOR: for a vector that cannot be searched for.
-   * @throws {HersError} INBOX_FULL: where the keeper has not taken what was posted before.
-   * @throws {HersError} FORBIDDEN, UNAUTHENTICATED: where the device was revoked, or its token.
-   * @throws {HersError} KEY_MISMATCH: where the bundle is for another collection.
-   * @throws {HersError} WRONG_CLOCK: where the clock of the device is wrong.
-   * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where the server cannot be reached, has
-   *   too much to do, or takes too long.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * const { nonce } = await door.ask(vector);
    */
@@ -148,17 +145,8 @@ export class Device {
    * itself cannot read it again.
    *
    * @param record - With an id, a vector, and perhaps a payload.
-   * @param options - A signal that ends it.
-   * @throws {HersError} INVALID_VECTOR: for a vector that cannot be enrolled.
    * @throws {HersError} INVALID_ARGUMENT: for a record without an id, or a payload that is no JSON.
    * @throws {HersError} TOO_LARGE: for a payload of about a mebibyte or more.
-   * @throws {HersError} INBOX_FULL: where the keeper has not taken what was posted before.
-   * @throws {HersError} FORBIDDEN, UNAUTHENTICATED: where the device was revoked, or its token.
-   * @throws {HersError} KEY_MISMATCH: where the bundle is for another collection.
-   * @throws {HersError} WRONG_CLOCK: where the clock of the device is wrong.
-   * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where the server cannot be reached, has
-   *   too much to do, or takes too long.
-   * @throws {AbortError} or another reason of the signal, when it aborts.
    * @example
    * await kiosk.enrol({ id: 'visitor-17', vector, payload: { badge: 17 } });
    */

@@ -101,8 +101,12 @@ export function signEnvelope(signingKey: Uint8Array, about: EnvelopeHead, body: 
  * Whether this device signed it. The head holds the hash of the body, which decoding has checked.
  */
 export function isSignedBy(key: Uint8Array, { head, signature }: Envelope): boolean {
+  return isValid(signature, head, key);
+}
+
+function isValid(signature: Uint8Array, message: Uint8Array, key: Uint8Array): boolean {
   try {
-    return ed25519.verify(signature, head, key, { zip215: false });
+    return ed25519.verify(signature, message, key, { zip215: false });
   } catch {
     return false;
   }
@@ -116,11 +120,7 @@ export function signText(signingKey: Uint8Array, text: string): Uint8Array {
 }
 
 export function isTextSignedBy(key: Uint8Array, text: string, signature: Uint8Array): boolean {
-  try {
-    return ed25519.verify(signature, concat(BUNDLE_LABEL, new TextEncoder().encode(text)), key, { zip215: false });
-  } catch {
-    return false;
-  }
+  return isValid(signature, concat(BUNDLE_LABEL, new TextEncoder().encode(text)), key);
 }
 
 /** The associated data of a seal: what the envelope says but the hash of its body. */
@@ -152,9 +152,7 @@ export async function sealRecord(
   return concat(encapsulatedSecret, ciphertext);
 }
 
-/**
- * Opens what a device has sealed; INTEGRITY where it was sealed to another, or for another head.
- */
+/** INTEGRITY where it was sealed to another keeper, or for another head. */
 export async function openRecord(secret: Uint8Array, about: EnvelopeHead, sealed: Uint8Array): Promise<StoredRecord> {
   const broken = () => new HersError('INTEGRITY', 'an enrolment does not open: it was sealed to another keeper');
   let plain: Uint8Array;

@@ -148,6 +148,8 @@ interface Pending {
   readonly item: InboxItem;
   readonly envelope: Envelope;
   readonly device: ManifestDevice;
+  /** What callers hear of it. */
+  readonly about: Pick<Question, 'device' | 'time' | 'nonce'>;
 }
 
 const INTERRUPTED = 'the keeper ended just when it gave this out';
@@ -216,7 +218,7 @@ class Keeper {
   readonly #seen = new Map<number, number>();
   #last = 0;
   #ended: { readonly error?: unknown } | undefined;
-  #wake: (() => void) | undefined;
+  #changing = Promise.withResolvers<void>();
 
   constructor(searching: Searching, memory: NonceMemory, options: AnswerOptions, callbacks: Callbacks) {
     this.#searching = searching;
@@ -235,15 +237,13 @@ class Keeper {
         if ('error' in this.#ended) throw this.#ended.error;
         return undefined;
       }
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
+      await this.#changing.promise;
     }
   }
 
   #changed(): void {
-    this.#wake?.();
-    this.#wake = undefined;
+    this.#changing.resolve();
+    this.#changing = Promise.withResolvers();
   }
 
   async run(pollMs: number, wait: boolean, signal: AbortSignal): Promise<void> {
@@ -328,7 +328,7 @@ class Keeper {
     for (const number of numbers.slice(0, 1000)) this.#seen.delete(number);
   }
 
-  #refuse(reason: RefusalReason, message: string, about: Omit<Refusal, 'reason' | 'message'> = {}): void {
+  #refuse(reason: RefusalReason, message: string, about: Omit<Refusal, 'reason' | 'message'> = {}): undefined {
     this.#callbacks.onRefused?.({ reason, message, ...about });
   }
 
@@ -338,68 +338,54 @@ class Keeper {
     try {
       envelope = decodeEnvelope(item.envelope);
     } catch (error) {
-      this.#refuse('malformed', (error as Error).message);
-      return undefined;
+      return this.#refuse('malformed', (error as Error).message);
     }
-    if (hex(envelope.collection) !== hex(this.#session.keyring.id)) {
-      this.#refuse('collection', 'it is for another collection');
-      return undefined;
-    }
+    if (hex(envelope.collection) !== hex(this.#session.keyring.id))
+      return this.#refuse('collection', 'it is for another collection');
     const device = view.manifest.devices?.[envelope.device - 1];
-    if (!device) {
-      this.#refuse('unknown', `there is no device ${envelope.device}`);
-      return undefined;
-    }
-    if (!isSignedBy(fromHex(device.key), envelope)) {
-      this.#refuse('signature', `device ${envelope.device} has not signed it`);
-      return undefined;
-    }
-    const nonce = hex(envelope.nonce);
-    const about = { device: device.name, time: new Date(envelope.time), nonce };
-    const refuse = (reason: RefusalReason, message: string) => {
-      this.#refuse(reason, message, about);
-      return undefined;
-    };
+    if (!device) return this.#refuse('unknown', `there is no device ${envelope.device}`);
+    if (!isSignedBy(fromHex(device.key), envelope))
+      return this.#refuse('signature', `device ${envelope.device} has not signed it`);
+    const about = { device: device.name, time: new Date(envelope.time), nonce: hex(envelope.nonce) };
+    const refuse = (reason: RefusalReason, message: string) => this.#refuse(reason, message, about);
     if (device.revoked !== undefined) return refuse('revoked', `${device.name} was revoked`);
     const now = Date.now();
     if (envelope.time > now + AHEAD_MS) return refuse('clock', `the clock of ${device.name} is ahead`);
     if (envelope.time < now - AGE_MS) return refuse('age', 'it is older than nonces are remembered');
-    const known = await this.#memory.read(nonce);
+    const known = await this.#memory.read(about.nonce);
     // An enrolment that was begun is done again: that changes nothing where it was done.
     if (known && !(known.state === 'enrolling' && envelope.kind === 'enrolment'))
       return refuse('repeated', 'it was answered before') ?? 'repeated';
-    return { item, envelope, device };
+    return { item, envelope, device, about };
   }
 
   async #answer(view: View, all: readonly Pending[], signal: AbortSignal): Promise<void> {
-    const asked = all.flatMap((each) => {
-      const { item, envelope, device } = each;
-      const about = { device: device.name, time: new Date(envelope.time), nonce: hex(envelope.nonce) };
+    const readable = ({ item, envelope, device, about }: Pending) => {
       const space = [view.space, ...view.spaces.values()].find(({ epoch }) => epoch === envelope.epoch);
       const evaluation = space && evaluationOf(view.manifest, space);
-      if (!space || !evaluation) {
-        this.#refuse('key', 'the key of the collection was rotated since; renew the device', about);
-        return [];
-      }
+      if (!space || !evaluation)
+        return this.#refuse('key', 'the key of the collection was rotated since; renew the device', about);
       try {
         const read = readOpenQuery(space.key(), envelope.body, evaluation.generation);
         // Both numbers are there for the store to see.
-        if (read.device !== (device.own?.secret ?? OWN_DEVICE)) {
-          this.#refuse('malformed', 'it is encrypted under another key than that of its device', about);
-          return [];
-        }
-        if (read.device !== OWN_DEVICE && !evaluation.devices?.[read.device]) {
-          this.#refuse('key', `there are no evaluation keys for ${device.name} any more; renew the device`, about);
-          return [];
-        }
-        const { vector, queryId, generation } = read;
-        const asked = { vector, queryId, generation, device: read.device, isIgnored: !read.isHonest };
-        return [{ ...each, about, read: { ...asked, number: item.number, epoch: space.epoch } }];
+        if (read.device !== (device.own?.secret ?? OWN_DEVICE))
+          return this.#refuse('malformed', 'it is encrypted under another key than that of its device', about);
+        if (read.device !== OWN_DEVICE && !evaluation.devices?.[read.device])
+          return this.#refuse(
+            'key',
+            `there are no evaluation keys for ${device.name} any more; renew the device`,
+            about,
+          );
+        const { isHonest, ...question } = read;
+        return { ...question, isIgnored: !isHonest, number: item.number, epoch: space.epoch };
       } catch (error) {
         const isKey = error instanceof HersError && error.code === 'KEY_MISMATCH';
-        this.#refuse(isKey ? 'key' : 'malformed', (error as Error).message, about);
-        return [];
+        return this.#refuse(isKey ? 'key' : 'malformed', (error as Error).message, about);
       }
+    };
+    const asked = all.flatMap((each) => {
+      const read = readable(each);
+      return read ? [{ ...each, read }] : [];
     });
     if (asked.length === 0) return;
     let results: Awaited<ReturnType<typeof answer>>;
@@ -429,9 +415,8 @@ class Keeper {
     this.#changed();
   }
 
-  async #enrol({ envelope, device }: Pending, signal: AbortSignal): Promise<void> {
-    const nonce = hex(envelope.nonce);
-    const about = { device: device.name, time: new Date(envelope.time), nonce };
+  async #enrol({ envelope, device, about }: Pending, signal: AbortSignal): Promise<void> {
+    const { nonce } = about;
     const known = { nonce, device: device.number, time: envelope.time };
     const refuse = async (reason: RefusalReason, message: string) => {
       this.#refuse(reason, message, about);
@@ -488,8 +473,5 @@ function partitioned(payload: unknown, field: string | undefined, partition: str
 }
 
 async function isThere({ service, name }: CollectionSession): Promise<boolean> {
-  return service.getCollection(name).then(
-    () => true,
-    () => false,
-  );
+  return (await service.getCollection(name).catch(() => undefined)) !== undefined;
 }

@@ -7,11 +7,10 @@
 //   kept <nonce> <device> <time> …     the same as without `kept`, but not counted again
 
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open, unlink } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { type FileHandle, open, truncate } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { HersError } from '@hers/service';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { isFileThere, replaceFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import { type KnownNonce, lineOf, type NonceMemory, Nonces } from './memory.ts';
 
@@ -41,47 +40,27 @@ export class NonceFile implements NonceMemory {
     try {
       const nonces = new Nonces();
       let lines = 0;
-      if (isThere) {
-        const end = await wholeLines(this.#path);
-        const reading = createInterface({ input: createReadStream(this.#path, { end: Math.max(0, end - 1) }) });
-        for await (const line of reading) {
-          if (end === 0) break;
+      const end = isThere ? await wholeLines(this.#path) : 0;
+      if (end > 0) {
+        for await (const line of createInterface({ input: createReadStream(this.#path, { end: end - 1 }) }))
           if (lines++ > 0) nonces.take(line);
           else if (line !== FIRST)
             throw new HersError('DAMAGED', `${this.#path} is no file of a keeper; restore a copy, or name another`);
-        }
-        const file = await open(this.#path, 'r+');
-        try {
-          // Half a line, of something that was never acknowledged.
-          await file.truncate(end);
-          if (end > 0) return { nonces, lines, lock, file: await open(this.#path, 'a') };
-        } finally {
-          await file.close();
-        }
-      }
-      return { nonces, lock, ...(await this.#written(nonces)) };
+        // Half a line, of something that was never acknowledged.
+        await truncate(this.#path, end);
+      } else lines = await this.#rewrite(nonces);
+      return { nonces, lines, lock, file: await open(this.#path, 'a') };
     } catch (error) {
       lock.release();
       throw error;
     }
   }
 
-  async #written(nonces: Nonces): Promise<{ readonly file: FileHandle; readonly lines: number }> {
-    const temporary = `${this.#path}.tmp`;
-    await unlink(temporary).catch(() => {});
-    const file = await open(temporary, 'ax', 0o600);
-    try {
-      const lines = [FIRST, ...nonces.lines()];
-      await file.writeFile(`${lines.join('\n')}\n`);
-      await file.sync();
-      renameOverFile(temporary, this.#path);
-      const folder = await open(dirname(this.#path), 'r');
-      await folder.sync().finally(() => folder.close());
-      return { file, lines: lines.length };
-    } catch (error) {
-      await file.close();
-      throw error;
-    }
+  /** Returns how many lines it has now. */
+  async #rewrite(nonces: Nonces): Promise<number> {
+    const lines = [FIRST, ...nonces.lines()];
+    await replaceFile(this.#path, (file) => file.writeFile(`${lines.join('\n')}\n`));
+    return lines.length;
   }
 
   #with<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
@@ -134,9 +113,10 @@ export class NonceFile implements NonceMemory {
     return this.#with(async (opened) => {
       opened.nonces.forget(before);
       if (opened.lines < opened.nonces.size + SPARE_LINES) return;
-      const { file, lines } = await this.#written(opened.nonces);
+      opened.lines = await this.#rewrite(opened.nonces);
+      // Closed first: if the new one does not open, nothing goes into the one that was replaced.
       await opened.file.close();
-      Object.assign(opened, { file, lines });
+      opened.file = await open(this.#path, 'a');
     });
   }
 
@@ -162,13 +142,9 @@ interface Opened {
 }
 
 async function wholeLines(path: string): Promise<number> {
-  const file = await open(path, 'r');
-  try {
-    const { size } = await file.stat();
-    const tail = Buffer.alloc(Math.min(size, 4096));
-    await file.read(tail, 0, tail.length, size - tail.length);
-    return size - tail.length + tail.lastIndexOf(0x0a) + 1;
-  } finally {
-    await file.close();
-  }
+  await using file = await open(path, 'r');
+  const { size } = await file.stat();
+  const tail = Buffer.alloc(Math.min(size, 4096));
+  await file.read(tail, 0, tail.length, size - tail.length);
+  return size - tail.length + tail.lastIndexOf(0x0a) + 1;
 }

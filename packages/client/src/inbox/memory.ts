@@ -21,40 +21,36 @@ export interface KnownNonce {
   readonly state: NonceState;
 }
 
-/** Remembers for a keeper: in memory (`InMemoryNonces`) or in a file (`NonceFile`). */
+/**
+ * Remembers for a keeper: in memory (`InMemoryNonces`) or in a file (`NonceFile`).
+ *
+ * @throws {HersError} STORAGE, DAMAGED: where it cannot be read or written.
+ */
 export interface NonceMemory {
   /**
    * What is known of a nonce.
    *
    * @param nonce - 32 hexadecimal digits.
-   * @throws {HersError} STORAGE, DAMAGED: where it cannot be read.
    */
   read(nonce: string): Promise<KnownNonce | undefined>;
   /**
    * Writes down what became of an item. It is kept when this resolves, also after a crash.
    *
    * @param known - The nonce, its device and time, and what became of it.
-   * @throws {HersError} STORAGE: where it cannot be written.
    */
   write(known: KnownNonce): Promise<void>;
   /**
    * How many records a device has enrolled.
    *
    * @param device - Its number.
-   * @throws {HersError} STORAGE, DAMAGED: where it cannot be read.
    */
   enrolled(device: number): Promise<number>;
-  /**
-   * Questions that were begun and not answered, as after a crash.
-   *
-   * @throws {HersError} STORAGE, DAMAGED: where it cannot be read.
-   */
+  /** Returns questions that were begun and not answered, as after a crash. */
   begun(): Promise<readonly KnownNonce[]>;
   /**
    * Forgets nonces of items that are older than this, which the keeper refuses by their time.
    *
    * @param before - Milliseconds since 1970.
-   * @throws {HersError} STORAGE: where it cannot be written.
    */
   forget(before: number): Promise<void>;
 }
@@ -96,10 +92,9 @@ export class Nonces {
     return old.length > 0;
   }
 
-  /** All of it as lines. */
   lines(): string[] {
     const counts = [...this.#enrolled].map(([device, count]) => `enrolled ${device} ${count}`);
-    // How many were enrolled is in the counts.
+    // Records that are kept were counted.
     return [...counts, ...[...this.#known.values()].map((known) => `kept ${lineOf(known)}`)];
   }
 

@@ -101,7 +101,6 @@ function checkEnrol(view: View, enrol: AddDeviceOptions['enrol']): void {
     );
 }
 
-/** Adds a device, or renews one; returns the text of its bundle. */
 export async function addDevice(
   session: CollectionSession,
   name: string,
@@ -199,16 +198,12 @@ export async function addDevice(
   }
 }
 
-/** All devices that there ever were. */
 export async function listDevices(session: CollectionSession): Promise<DeviceInfo[]> {
   const { manifest } = await session.refresh();
   return (manifest.devices ?? []).map(infoOf);
 }
 
-/**
- * Revokes a device: the keeper ignores it from the next manifest on, and the store refuses it when
- * this resolves.
- */
+/** Revokes a device: the keeper ignores it from the next manifest on, the store from now on. */
 export async function revokeDevice(session: CollectionSession, name: string): Promise<void> {
   checkOpen(session, 'revoking a device');
   await session.refresh();

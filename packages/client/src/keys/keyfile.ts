@@ -105,14 +105,14 @@ function parse(text: string): KeyFile {
  * Whether a key file needs a passphrase.
  *
  * @param text - The text of a key file.
- * @throws {HersError} MALFORMED: for what is no key file.
- * @throws {HersError} UNSUPPORTED_VERSION: for one in another format.
+ * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no key file, or of another
+ *   format.
  */
 export function isSealed(text: string): boolean {
   return parse(text).sealed !== undefined;
 }
 
-/** The seed that these bytes are, which are overwritten. */
+/** Overwrites the bytes. */
 function seedOf(bytes: Uint8Array): MasterSeed {
   try {
     return MasterSeed.from(bytes);
@@ -122,12 +122,12 @@ function seedOf(bytes: Uint8Array): MasterSeed {
 }
 
 /**
- * The master seed in a key file.
+ * Opens the master seed in a key file.
  *
  * @param text - The text of a key file.
  * @param passphrase - For one that is sealed.
- * @throws {HersError} MALFORMED: for what is no key file.
- * @throws {HersError} UNSUPPORTED_VERSION: for one in another format.
+ * @throws {HersError} MALFORMED, UNSUPPORTED_VERSION: for what is no key file, or of another
+ *   format.
  * @throws {HersError} WRONG_KEY: for a wrong passphrase, which cannot be told from a damaged file,
  *   or none.
  * @example

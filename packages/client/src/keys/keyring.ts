@@ -60,10 +60,7 @@ export class Keyring {
     return this.#partition(Uint8Array.of(name === undefined ? 0 : 1), text).slice(0, PARTITION_BYTES);
   }
 
-  /**
-   * What the keeper signs with, and what enrolments are sealed to: for all epochs, because devices
-   * know the keeper by them. The caller wipes both.
-   */
+  /** Keys of the keeper, for all epochs: devices know it by them. The caller wipes both. */
   keeperKeys(): { readonly signing: Uint8Array; readonly sealing: Uint8Array } {
     return {
       signing: this.#seed.deriveKey('keeper signing', this.id),
@@ -83,10 +80,7 @@ export class Keyring {
     return sealer;
   }
 
-  /**
-   * Names and seals records; a few are sealed here, faster than by a crew that may have to start
-   * first.
-   */
+  /** Seals a few records here, faster than a crew that may have to start first. */
   async seal(epoch: number, batch: PlainBatch): Promise<SealedBatch> {
     if (batch.count <= MAX_SEALED_HERE) return this.records.seal(await this.sealer(epoch), epoch, batch);
     // What is indexed of a record does not matter here: any crew of the epoch will do.
@@ -124,10 +118,7 @@ export class Keyring {
   }
 }
 
-/**
- * What a collection is: its random id, and the request its plan is made from. Public, authenticated
- * by the client, fixed for the collection's life.
- */
+/** The id of a collection and the request of its plan: public, authenticated, and never changed. */
 export interface Descriptor {
   readonly id: Uint8Array;
   readonly request: PlanRequest;
@@ -149,10 +140,7 @@ export function encodeDescriptor(seed: MasterSeed, { id, request }: Descriptor):
   return new TextEncoder().encode(JSON.stringify({ text, mac: macOf(seed, id, text) }));
 }
 
-/**
- * Opens a descriptor; WRONG_KEY when the collection was made with another key, which is the first
- * thing to find out about it.
- */
+/** WRONG_KEY where the collection was made with another key. */
 export function openDescriptor(seed: MasterSeed, name: string, bytes: Uint8Array): Descriptor {
   const fail = (): never => {
     throw new HersError('INTEGRITY', `the description of collection ${JSON.stringify(name)} is damaged`);

@@ -70,10 +70,7 @@ export class Space {
     return this.compression && vectors.length > 0 ? this.compression.compressor.transform(vectors) : vectors;
   }
 
-  /**
-   * Whether what is indexed is sealed with each record: a network may round differently on another
-   * machine, or in another batch.
-   */
+  /** Whether projections are sealed with records: a network may round differently elsewhere. */
   get sealsProjections(): boolean {
     return this.compression !== undefined && !this.compression.compressor.reproducible;
   }

@@ -24,7 +24,8 @@ import { fillBlocks } from '../writing/enrolment.ts';
 import { rewrite } from '../writing/maintenance.ts';
 import type { RepairedCollection } from './repair-report.ts';
 
-const RECORD = 1;
+/** The kind of an entry, in packs and snapshots. */
+export const RECORD = 1;
 /** Blocks' worth of records that are put into blocks together. */
 const BLOCKS_AT_ONCE = 8;
 
@@ -56,8 +57,8 @@ export class Rescue {
   readonly #hash: string;
   readonly #options: RescueOptions;
   /**
-   * Lists that the manifest names: the epoch they are sealed under, and whether they are columns,
-   * or pieces of a compressor, which nothing is read from here.
+   * Lists that the manifest names. Nothing is read here from opaque ones: columns, and pieces of a
+   * compressor.
    */
   readonly #wanted = new Map<string, { readonly epoch: number; readonly isOpaque: boolean }>();
   readonly #places = new Map<string, EntryPlace>();
@@ -126,7 +127,7 @@ export class Rescue {
     return !compressor || compressor.lists.every((list) => this.#places.has(list));
   }
 
-  /** Which records there must be, after all lists were taken that there are. */
+  /** Gathers which records there must be, once all lists are taken. */
   gatherLive(salvage: Salvage): void {
     const { records } = this.keyring;
     this.#takeEntries();
@@ -182,14 +183,11 @@ export class Rescue {
     }
   }
 
-  /** Which records come back that no list names. */
   #chooseUnlisted(): string[] {
     const all = [...this.#unlisted.keys()];
     const slots = this.#slotsWithoutList;
     if (this.#options.bringUnlisted) return all;
-    if (slots === 0) return [];
-    const told = this.#told;
-    if (told) return all.filter((key) => this.#unlisted.get(key)!.isNamed);
+    if (slots > 0 && this.#told) return all.filter((key) => this.#unlisted.get(key)!.isNamed);
     return all.length === slots ? all : [];
   }
 
@@ -203,21 +201,16 @@ export class Rescue {
   ): Promise<void> {
     for (const block of this.manifest.blocks) {
       if (!this.#hasCompressor(block.epoch) || !this.#entries.has(block.id)) continue;
+      const { seed } = salvage.knownBlock(block.id);
       for (const place of places.get(block.id) ?? []) {
-        const found = await this.#prove(salvage, block, place);
-        if (found) this.#blocks.set(block.id, found);
-        else await salvage.examine(place);
-        if (found) break;
+        if (await proven(salvage, block, { place, seed })) {
+          this.#blocks.set(block.id, { place, seed });
+          break;
+        }
+        await salvage.examine(place);
       }
       onBlock();
     }
-  }
-
-  async #prove(salvage: Salvage, block: ManifestBlock, place: BlockPlace): Promise<FoundBlock | undefined> {
-    const { seed } = salvage.knownBlock(block.id);
-    const read = await salvage.readBlock(place, seed);
-    if (read && hex(await sha256(read.encoded)) === block.hash) return { place, seed };
-    return undefined;
   }
 
   // — what becomes of it —
@@ -286,8 +279,7 @@ export class Rescue {
   // — the new folder —
 
   /**
-   * Writes what is there into a new folder, and a manifest that fits it where something is missing.
-   * Returns what came of it.
+   * Writes what is there into a new folder, and where something is missing a manifest that fits it.
    */
   async write(
     service: Service,
@@ -347,12 +339,12 @@ export class Rescue {
   }
 
   async *#encodedBlocks(salvage: Salvage, blocks: readonly ManifestBlock[]) {
-    for (const { id, hash } of blocks) {
-      const { place, seed } = this.#blocks.get(id)!;
-      const read = await salvage.readBlock(place, seed);
-      if (!read || hex(await sha256(read.encoded)) !== hash)
-        throw new HersError('DAMAGED', `${place.path} changes while it is read; end what writes to it`);
-      yield read.encoded;
+    for (const block of blocks) {
+      const found = this.#blocks.get(block.id)!;
+      const encoded = await proven(salvage, block, found);
+      if (!encoded)
+        throw new HersError('DAMAGED', `${found.place.path} changes while it is read; end what writes to it`);
+      yield encoded;
     }
   }
 
@@ -404,18 +396,15 @@ export class Rescue {
       keyring: this.keyring,
       memory: new InMemoryVersions(),
     });
-    try {
-      if (again.size > 0)
-        await rewrite(session, (block) => again.has(block.id), this.#epoch, {
-          signal,
-          onProgress: ({ done, total }) => onBlocks(done, total),
-        });
-      const together = BLOCKS_AT_ONCE * this.keyring.plan.capacity;
-      for (let at = 0; at < this.#brought.length; at += together)
-        await this.#adopt(session, this.#brought.slice(at, at + together));
-      return { manifest: (await session.view()).manifest, rebuilt: again.size };
-    } finally {
-    }
+    if (again.size > 0)
+      await rewrite(session, (block) => again.has(block.id), this.#epoch, {
+        signal,
+        onProgress: ({ done, total }) => onBlocks(done, total),
+      });
+    const together = BLOCKS_AT_ONCE * this.keyring.plan.capacity;
+    for (let at = 0; at < this.#brought.length; at += together)
+      await this.#adopt(session, this.#brought.slice(at, at + together));
+    return { manifest: (await session.view()).manifest, rebuilt: again.size };
   }
 
   #adopt(session: CollectionSession, keys: readonly string[]): Promise<void> {
@@ -463,10 +452,12 @@ export class Rescue {
     const withoutList = Math.max(0, this.#slotsWithoutList - this.#brought.length);
     return { count: named.length + withoutList, ids };
   }
+}
 
-  async close(): Promise<void> {
-    await this.keyring.close();
-  }
+/** The bytes of a block, if they are those that the manifest names. */
+async function proven(salvage: Salvage, { hash }: ManifestBlock, { place, seed }: FoundBlock) {
+  const read = await salvage.readBlock(place, seed);
+  return read && hex(await sha256(read.encoded)) === hash ? read.encoded : undefined;
 }
 
 const placeKey = ({ pack, offset }: EntryPlace) => `${pack} ${offset}`;

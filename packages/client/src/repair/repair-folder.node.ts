@@ -10,9 +10,10 @@
 
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { HersError } from '@hers/service';
+import { syncFolder } from '@hers/service/target';
 
 const MARK_BYTES = 6;
 const MARK = /^[0-9a-f]{12}$/;
@@ -59,10 +60,9 @@ export class RepairFolder {
 }
 
 function freeName(wanted: string): string {
-  for (let i = 1; ; i++) {
-    const name = i === 1 ? wanted : `${wanted}-${i}`;
-    if (!existsSync(name)) return name;
-  }
+  let name = wanted;
+  for (let i = 2; existsSync(name); i++) name = `${wanted}-${i}`;
+  return name;
 }
 
 async function renamed(from: string, to: string): Promise<void> {
@@ -75,15 +75,6 @@ async function renamed(from: string, to: string): Promise<void> {
     );
   }
   await syncFolder(dirname(to));
-}
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }
 
 async function beside(folder: string, kind: string): Promise<string[]> {

@@ -15,16 +15,16 @@ import { existsSync } from 'node:fs';
 import { access, constants, readdir, realpath } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { MasterSeed } from '@hers/scheme/secret';
-import { HersError, type OptionNames, refuseUnknown } from '@hers/service';
+import { HANDLE_BYTES, HersError, type OptionNames, refuseUnknown } from '@hers/service';
 import { type FolderStore, mendProofs, openStore } from '@hers/store';
-import { type BlockPlace, type KnownCollection, openSalvage, type Salvage } from '@hers/store/salvage';
+import { type KnownCollection, openSalvage, type Salvage } from '@hers/store/salvage';
 import { hex, sha256 } from '../bytes.ts';
 import { Database } from '../database.ts';
 import { invalid } from '../fields/field.ts';
 import { manifestHash, openManifest } from '../formats/manifest.ts';
 import { type Descriptor, Keyring, openDescriptor } from '../keys/keyring.ts';
 import { InMemoryVersions, type Place, type VersionMemory } from '../session/versions.ts';
-import { Rescue } from './repair-collection.node.ts';
+import { keyOf, RECORD, Rescue } from './repair-collection.node.ts';
 import { clearLeftovers, finishRenames, RepairFolder } from './repair-folder.node.ts';
 import type {
   DamagedPlace,
@@ -36,7 +36,6 @@ import type {
 
 export type * from './repair-report.ts';
 
-const RECORD = 1;
 /** How the address of a folder begins. */
 const FILE = 'file:';
 
@@ -118,10 +117,7 @@ function isDamage(error: unknown): boolean {
 }
 
 /** What a look has found in a folder without damage. */
-interface Looked {
-  readonly collections: readonly RepairedCollection[];
-  readonly ofOtherKeys: readonly string[];
-}
+type Looked = Pick<RepairReport, 'collections' | 'ofOtherKeys'>;
 
 /** Names of collections that a rebuilt folder does not have, by the reason. */
 type LeftOut = Pick<RepairReport, 'ofOtherKeys' | 'withoutManifest' | 'deleted'>;
@@ -144,10 +140,7 @@ class Repair {
   readonly #memory: VersionMemory;
   /** What is wrong, as it was first seen. */
   #reason: string | undefined;
-  /**
-   * The catalogue is older than what was seen: then nothing may prove that it is the one written
-   * last.
-   */
+  /** The catalogue is older than what was seen: then nothing may prove it to be the latest. */
   #isBehind = false;
 
   constructor(folder: string, seed: MasterSeed, options: RepairOptions & { readonly signal: AbortSignal }) {
@@ -183,8 +176,7 @@ class Repair {
   }
 
   /**
-   * Before everything is read, rather than after it: what is repaired in place moves the folder,
-   * and makes another beside it.
+   * Checks before everything is read: a repair in place moves the folder, and makes one beside it.
    */
   async #checkWritable(): Promise<void> {
     for (const path of [this.#folder, dirname(this.#folder)])
@@ -205,7 +197,6 @@ class Repair {
     }
   }
 
-  /** Remembers what is wrong. */
   #damaged(error: unknown): undefined {
     this.#reason ??= error instanceof Error ? error.message : String(error);
   }
@@ -260,10 +251,8 @@ class Repair {
   /** The first damage in it, if there is any. */
   async #scrub(store: FolderStore, step: 'Checking' | 'Verifying'): Promise<HersError | undefined> {
     const infos = await store.listCollections();
-    const progress = this.#progress(
-      step,
-      infos.reduce((sum, { bytes }) => sum + bytes, 0),
-    );
+    const total = infos.reduce((sum, { bytes }) => sum + bytes, 0);
+    const progress = this.#progress(step, total);
     for await (const { bytes, damage } of store.scrub({ signal: this.#signal })) {
       if (damage) return damage;
       progress(bytes);
@@ -271,7 +260,6 @@ class Repair {
     return undefined;
   }
 
-  /** Every collection of this key, as a client sees it. */
   async #openAll(database: Database, store: FolderStore): Promise<Looked | undefined> {
     const seen: RepairedCollection[] = [];
     const ofOtherKeys: string[] = [];
@@ -316,7 +304,6 @@ class Repair {
     return newest - version;
   }
 
-  /** Whether another folder has this version of a collection, or a later one. */
   async #isElsewhere({ gallery, name }: Place, id: string, version: number): Promise<boolean> {
     const folder = gallery.startsWith(FILE) ? gallery.slice(FILE.length) : this.#folder;
     if (folder === this.#folder || !existsSync(folder)) return false;
@@ -389,7 +376,7 @@ class Repair {
         leftovers,
       };
     } finally {
-      for (const rescue of rescues) await rescue.close();
+      for (const { keyring } of rescues) await keyring.close();
       await salvage.close();
     }
   }
@@ -414,7 +401,7 @@ class Repair {
         rescues.push(rescue);
         continue;
       }
-      await rescue.close();
+      await rescue.keyring.close();
     }
     for (const name of taken) for (const names of [ofOtherKeys, withoutManifest]) names.delete(name);
     return { ofOtherKeys: [...ofOtherKeys], withoutManifest: [...withoutManifest], deleted: [...deleted] };
@@ -480,8 +467,7 @@ class Repair {
         if (isStranger) {
           const stranger = strangers.get(collection) ?? { handles: new Set(), lists: 0, key };
           strangers.set(collection, stranger);
-          if (entry.kind === RECORD)
-            stranger.handles.add(Buffer.from(entry.content.subarray(0, 16)).toString('latin1'));
+          if (entry.kind === RECORD) stranger.handles.add(keyOf(entry.content.subarray(0, HANDLE_BYTES)));
           else stranger.lists++;
           continue;
         }
@@ -537,12 +523,7 @@ class Repair {
   }
 
   async #findBlocks(salvage: Salvage, rescues: readonly Rescue[]): Promise<void> {
-    const places = new Map<string, BlockPlace[]>();
-    for (const place of await salvage.blockPlaces()) {
-      const others = places.get(place.id);
-      if (others) others.push(place);
-      else places.set(place.id, [place]);
-    }
+    const places = Map.groupBy(await salvage.blockPlaces(), ({ id }) => id);
     const total = rescues.reduce((sum, { manifest }) => sum + manifest.blocks.length, 0);
     const progress = this.#progress('Reading', total, 'blocks');
     for (const rescue of rescues) await rescue.findBlocks(salvage, places, () => progress(1));

@@ -64,10 +64,7 @@ export class Choices {
     // The one that was used last comes last.
     this.#kept.delete(canonical);
     this.#kept.set(canonical, kept);
-    for (const first of this.#kept.keys()) {
-      if (this.#kept.size <= MAX_KEPT) break;
-      this.#kept.delete(first);
-    }
+    if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!);
     // Blocks that are gone; a few may stay.
     if (kept.size > 2 * view.manifest.blocks.length + MAX_KEPT) kept.clear();
     return kept;
@@ -180,8 +177,8 @@ function hasExpired(view: View, { id }: ManifestBlock, now: number): boolean {
 }
 
 /**
- * The records that count, block by block in the order in which they were written; those after one
- * of them, if it is given.
+ * Yields the records that count, in the order in which they were written; those after one, if
+ * given.
  */
 export function* chosenRecords(
   view: View,
@@ -221,14 +218,12 @@ export function fieldsOf(
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
 }
 
-/** Whether the record with this id is one of them. */
 export function isChosen(view: View, choice: Choice | undefined, id: string): boolean {
   const place = view.locate(id);
   if (place === undefined || !choice) return place !== undefined;
   return place === 'pending' ? choice.isPending(view.pendingWith(id)!) : isIn(choice.slots(place.block), place.slot);
 }
 
-/** How many that are. */
 export function chosenCount(view: View, choice: Choice | undefined, part: ScanPart = wholeOf(view)): number {
   let count = 0;
   for (const block of part.blocks) {

@@ -130,14 +130,13 @@ const FIRST_STEP = 16;
  */
 const stepOf = ({ keyring }: CollectionSession) => keyring.plan.parameters.n / 16;
 
-/** The error for what would fetch records because of their scores, under the profile `open`. */
 function neverFetches(option: string): HersError {
   return invalid(
     `${option} would fetch records because of their scores, and under the profile open a store that sees which could learn the key from them: leave it out; ids, and fields by select, come without fetching`,
   );
 }
 
-/** How many candidates a search fetches; none if nothing asked for it. */
+/** None, unless something asked for it. */
 function candidatesToFetch(session: CollectionSession, options: SearchOptions): number {
   const { limit = DEFAULT_LIMIT, rerank = false, payload = false } = options;
   const { plan } = session.keyring;
@@ -160,10 +159,7 @@ function candidatesToFetch(session: CollectionSession, options: SearchOptions): 
   return Math.min(Math.max(wanted, limit), most);
 }
 
-/**
- * A scan after which records are fetched. If it cannot be decrypted, nothing is, and the store sees
- * that: so it is counted.
- */
+/** Counts a scan that cannot be decrypted: the store sees that nothing is fetched after it. */
 async function countUndecryptable<T>({ candidates }: Searching, scanning: Promise<T>): Promise<T> {
   try {
     return await scanning;
@@ -493,7 +489,6 @@ async function verifyGroup(
   return { score: combine === 'best' ? found[0].score : mean, scoreOrigin };
 }
 
-/** What has to be scanned to compare one record. */
 function partWith({ keyring }: CollectionSession, view: View, id: string): ScanPart {
   const place = view.locate(id);
   if (place === undefined) throw notFound(id);

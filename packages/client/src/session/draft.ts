@@ -68,10 +68,7 @@ export class Draft {
     this.evaluation = view.manifest.evaluation;
   }
 
-  /**
-   * Leaves out compressors, evaluation keys and spaces of epochs that have no blocks any more.
-   * Whether other partitions have any, nobody knows who does not see them.
-   */
+  /** Leaves out what belongs to epochs without blocks, unless other partitions may have some. */
   dropUnused(isWhole: boolean): void {
     const used = new Set([this.epoch, ...this.blocks.map((block) => block.epoch)]);
     if (isWhole) {
@@ -133,7 +130,6 @@ export class Draft {
       const dead = this.#dead.get(block.id);
       return dead ? { ...block, dead: [...dead].sort((a, b) => a - b) } : block;
     });
-    const history = historyAfter(this.view.hash, manifest.history);
     return {
       version: manifest.version + 1,
       epoch: this.epoch,
@@ -147,7 +143,7 @@ export class Draft {
       ...(manifest.partitionBy === undefined ? {} : { partitionBy: manifest.partitionBy }),
       // Those before; they are sealed again when this is.
       ...(manifest.sections ? { sections: manifest.sections } : {}),
-      history,
+      history: historyAfter(this.view.hash, manifest.history),
     };
   }
 }

@@ -51,10 +51,7 @@ export class StoredListCache implements ListCache {
     return join(this.#folder, collection + SUFFIX);
   }
 
-  /**
-   * The bytes that a collection may take: all, after those that were not opened for longest were
-   * deleted as far as they are in the way.
-   */
+  /** Deletes collections that were not opened for longest, as far as they are in the way. */
   async #roomFor(collection: string): Promise<(bytes: number) => Promise<boolean>> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const others: { readonly path: string; readonly size: number; readonly usedMs: number }[] = [];

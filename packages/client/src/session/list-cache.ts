@@ -28,20 +28,19 @@ export interface CachedLists {
   close(): Promise<void>;
 }
 
-/** Where lists are kept between connections; `openListCache` opens one. No method rejects. */
+/**
+ * Keeps lists between connections; `openListCache` opens one. No method rejects.
+ *
+ * @param collection - The id of a collection, hexadecimal.
+ */
 export interface ListCache {
   /**
-   * What is kept of a collection.
+   * Opens what is kept of a collection.
    *
-   * @param collection - The id of a collection, hexadecimal.
    * @param names - Those of all current lists.
    */
   open(collection: string, names: ReadonlySet<string>): Promise<CachedLists>;
-  /**
-   * Deletes everything that is kept of a collection.
-   *
-   * @param collection - The id of a collection, hexadecimal.
-   */
+  /** Deletes everything that is kept of a collection. */
   forget(collection: string): Promise<void>;
 }
 

@@ -29,7 +29,6 @@ export class StoredListCache implements ListCache {
     } catch {} // as if there were none
   }
 
-  /** Rejects where the page may not have one. */
   #opened(): Promise<IDBDatabase> {
     this.#database ??= (async () => {
       const request = indexedDB.open(this.#name, 1);

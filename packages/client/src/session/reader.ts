@@ -7,13 +7,7 @@ import { fromHex, hex } from '../bytes.ts';
 import { type Column, Interned } from '../fields/column.ts';
 import { fetchCompressor } from '../formats/compressors.ts';
 import { type BlockColumns, type List, openColumn, openList } from '../formats/lists.ts';
-import {
-  type Manifest,
-  type ManifestBlock,
-  manifestHash,
-  openManifest,
-  type PartitionAccess,
-} from '../formats/manifest.ts';
+import { type Manifest, manifestHash, openManifest, type PartitionAccess } from '../formats/manifest.ts';
 import { PendingRecord, type PlainRecord } from '../formats/records.ts';
 import type { Keyring } from '../keys/keyring.ts';
 import type { Space } from '../keys/space.ts';
@@ -29,10 +23,7 @@ import {
 } from './versions.ts';
 import { partitionOf, View } from './view.ts';
 
-/**
- * What was read does not fit the manifest: either the store gave the wrong thing, or somebody
- * changed the collection in between.
- */
+/** The store gave the wrong thing, or somebody changed the collection in between. */
 export class InconsistentRead extends HersError {
   constructor(message: string) {
     super('INTEGRITY', message);
@@ -42,10 +33,7 @@ export class InconsistentRead extends HersError {
 /** How often a collection is read that changes while it is. */
 const MAX_ATTEMPTS = 20;
 
-/**
- * Whether another writer may have caused this error, in which case it is none. Only a newer
- * manifest proves it.
- */
+/** Whether another writer may have caused this error. Only a newer manifest proves it. */
 export function mayBeOvertaken(error: unknown): boolean {
   return (
     error instanceof HersError &&
@@ -56,9 +44,7 @@ export function mayBeOvertaken(error: unknown): boolean {
 const FIRST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1000;
 
-/**
- * Before a retry: longer each time, and never as long as another that failed at the same moment.
- */
+/** Waits before a retry: longer each time, and never as long as another that failed with it. */
 export function pauseAfter(attempt: number): Promise<void> {
   const ms = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (attempt - 1));
   return new Promise((resolve) => setTimeout(resolve, ms * (0.5 + Math.random() / 2)));
@@ -106,10 +92,7 @@ export class CollectionReader implements Source {
     this.cache = cache;
   }
 
-  /**
-   * Opens the current manifest, whatever was seen before. INTEGRITY when it was altered, or is of
-   * another collection.
-   */
+  /** Opens the current manifest, whatever was seen before. */
   async shownManifest(): Promise<ShownManifest> {
     const { service, place, keyring } = this;
     const { version, manifest: sealed } = await service.getManifest(place.name);
@@ -159,7 +142,7 @@ export class CollectionReader implements Source {
    * newer manifest shows that it happened, the error stands.
    */
   async view(known?: View): Promise<View> {
-    let opened = new Opened(known);
+    let opened = openedIn(known);
     let fields = known && JSON.stringify(known.manifest.fields);
     let failed: { readonly version: number; readonly error: unknown } | undefined;
     for (let attempt = 1; ; attempt++) {
@@ -173,7 +156,7 @@ export class CollectionReader implements Source {
       }
       // Of a pending record only the values of the fields are kept that there were.
       const text = JSON.stringify(manifest.fields);
-      if (fields !== undefined && fields !== text) opened = new Opened(known, false);
+      if (fields !== undefined && fields !== text) opened = openedIn(known, false);
       fields = text;
       if (attempt > MAX_ATTEMPTS)
         throw new HersError('STALE', 'the collection changes faster than it can be read; try again');
@@ -195,10 +178,7 @@ export class CollectionReader implements Source {
     }
   }
 
-  /**
-   * Opens sealed records in the order of their handles. No epoch after the `newest` has a key:
-   * records of one belong to a newer manifest, or to nothing.
-   */
+  /** Opens sealed records in the order of their handles. No epoch after the `newest` has a key. */
   async *records(
     handles: readonly string[],
     { newest, signal }: { readonly newest: number; readonly signal?: AbortSignal | undefined },
@@ -237,8 +217,7 @@ export class CollectionReader implements Source {
   }
 
   /**
-   * Lists and columns of all blocks. What is fetched depends on what has changed, and on nothing
-   * that is done with it: all fields come along, whether a filter names them or not.
+   * Reads lists and columns of all blocks and fields: what is fetched must not depend on filters.
    */
   async #lists(
     manifest: Manifest,
@@ -248,7 +227,8 @@ export class CollectionReader implements Source {
     const { hashText } = await import('#sealing');
     const takers = await this.#missing(manifest, spaces, opened);
     // An earlier view has what was cached, and what is new is not there yet.
-    const cached = opened.isEmpty ? await this.cache?.open(hex(this.keyring.id), new Set(takers.keys())) : undefined;
+    const cached =
+      opened.lists.size === 0 ? await this.cache?.open(hex(this.keyring.id), new Set(takers.keys())) : undefined;
     const opening = new Openings();
     try {
       for await (const { name, sealed } of cached?.read() ?? []) {
@@ -279,11 +259,11 @@ export class CollectionReader implements Source {
     const scoreSums = new Map<string, Uint8Array>();
     const columns = new Map<string, BlockColumns>();
     for (const block of manifest.blocks) {
-      const sums = opened.sums(block.id);
-      entries.set(block.id, opened.list(block.list)!);
+      const sums = opened.sums.get(block.id);
+      entries.set(block.id, opened.lists.get(block.list)!);
       if (sums) scoreSums.set(block.id, sums);
       const named = Object.entries(block.columns ?? {});
-      columns.set(block.id, new Map(named.map(([field, name]) => [field, opened.column(name)!])));
+      columns.set(block.id, new Map(named.map(([field, name]) => [field, opened.columns.get(name)!])));
     }
     return { entries, scoreSums, columns };
   }
@@ -301,7 +281,7 @@ export class CollectionReader implements Source {
       if (blocks.has(block.id)) throw new HersError('INTEGRITY', 'the manifest names a block twice');
       blocks.add(block.id);
       const sealer = await this.keyring.sealer(block.epoch);
-      if (!opened.list(block.list))
+      if (!opened.lists.has(block.list))
         takers.set(block.list, async (sealed) => {
           const { list, sums } = await openList(sealer, id, sealed.subarray(this.#skip));
           if (list.count !== block.count)
@@ -313,15 +293,16 @@ export class CollectionReader implements Source {
               'a list says what the scores of its block add up to under exact, and only there',
             );
           if (sums) decodeScoreSums(plan, sums);
-          opened.keepList(block, list, sums);
+          opened.lists.set(block.list, list);
+          if (sums) opened.sums.set(block.id, sums);
         });
       for (const [field, name] of Object.entries(block.columns ?? {})) {
-        if (opened.column(name)) continue;
+        if (opened.columns.has(name)) continue;
         if (!Object.hasOwn(manifest.fields, field))
           throw new HersError('INTEGRITY', 'the manifest names a column of a field that there is not');
         const shape = { field, type: manifest.fields[field], count: block.count };
         takers.set(name, async (sealed) => {
-          opened.keepColumn(name, await openColumn(sealer, id, shape, sealed.subarray(this.#skip), this.interned));
+          opened.columns.set(name, await openColumn(sealer, id, shape, sealed.subarray(this.#skip), this.interned));
         });
       }
     }
@@ -330,18 +311,19 @@ export class CollectionReader implements Source {
 
   async #pending(manifest: Manifest, opened: Opened): Promise<Map<string, PendingRecord>> {
     const pending = new Map<string, PendingRecord>();
-    const wanted = manifest.pending.filter(({ handle, version }) => !opened.record(handle, version));
+    const wanted = manifest.pending.filter((named) => !opened.pending.has(pendingKey(named)));
     if (wanted.length > 0) {
       const handles = wanted.map(({ handle }) => handle);
+      // Also what the manifest does not name: a later one may.
       for await (const record of this.records(handles, { newest: manifest.epoch }))
-        opened.keepRecord(PendingRecord.of(record, manifest.fields));
+        opened.pending.set(pendingKey(record), PendingRecord.of(record, manifest.fields));
     }
-    for (const { handle, version, partition } of manifest.pending) {
-      const record = opened.record(handle, version);
+    for (const named of manifest.pending) {
+      const record = opened.pending.get(pendingKey(named));
       if (!record) throw new InconsistentRead('the store gave an older copy of a record than the manifest names');
-      if (manifest.sections && partitionOf(manifest, record.values) !== partition)
+      if (manifest.sections && partitionOf(manifest, record.values) !== named.partition)
         throw new HersError('INTEGRITY', 'a section of the manifest names a record of another partition');
-      pending.set(handle, record);
+      pending.set(named.handle, record);
     }
     return pending;
   }
@@ -380,56 +362,27 @@ class Openings {
 }
 
 /** What was opened already: by an earlier view, and by attempts at this one. */
-class Opened {
+interface Opened {
   /** By the names of lists and columns. What has a name never changes. */
-  readonly #lists = new Map<string, List>();
-  readonly #columns = new Map<string, Column>();
+  readonly lists: Map<string, List>;
+  readonly columns: Map<string, Column>;
   /** By block. */
-  readonly #sums: Map<string, Uint8Array>;
-  readonly #pending = new Map<string, PendingRecord>();
+  readonly sums: Map<string, Uint8Array>;
+  /** By `pendingKey`. */
+  readonly pending: Map<string, PendingRecord>;
+}
 
-  /** Without the pending records of the view, if those are to be read again. */
-  constructor(known: View | undefined, withPending = true) {
-    this.#sums = new Map(known?.scoreSums);
-    for (const block of known?.manifest.blocks ?? []) {
-      this.#lists.set(block.list, known!.entries.get(block.id)!);
-      const columns = known!.columns.get(block.id)!;
-      for (const [field, name] of Object.entries(block.columns ?? {})) this.#columns.set(name, columns.get(field)!);
-    }
-    if (withPending) for (const record of known?.pending.values() ?? []) this.keepRecord(record);
-  }
+const pendingKey = ({ handle, version }: Pick<PendingRecord, 'handle' | 'version'>) => `${handle} ${version}`;
 
-  get isEmpty(): boolean {
-    return this.#lists.size === 0;
+/** Without the pending records of the view, if those are to be read again. */
+function openedIn(known: View | undefined, withPending = true): Opened {
+  const [lists, columns] = [new Map<string, List>(), new Map<string, Column>()];
+  for (const block of known?.manifest.blocks ?? []) {
+    lists.set(block.list, known!.entries.get(block.id)!);
+    const own = known!.columns.get(block.id)!;
+    for (const [field, name] of Object.entries(block.columns ?? {})) columns.set(name, own.get(field)!);
   }
-
-  list(name: string): List | undefined {
-    return this.#lists.get(name);
-  }
-
-  column(name: string): Column | undefined {
-    return this.#columns.get(name);
-  }
-
-  sums(block: string): Uint8Array | undefined {
-    return this.#sums.get(block);
-  }
-
-  keepList(block: ManifestBlock, list: List, sums: Uint8Array | undefined): void {
-    this.#lists.set(block.list, list);
-    if (sums) this.#sums.set(block.id, sums);
-  }
-
-  keepColumn(name: string, column: Column): void {
-    this.#columns.set(name, column);
-  }
-
-  record(handle: string, version: string): PendingRecord | undefined {
-    return this.#pending.get(`${handle} ${version}`);
-  }
-
-  /** Also where it is not what the manifest names: a later manifest may name it. */
-  keepRecord(record: PendingRecord): void {
-    this.#pending.set(`${record.handle} ${record.version}`, record);
-  }
+  const pending = new Map<string, PendingRecord>();
+  if (withPending) for (const record of known?.pending.values() ?? []) pending.set(pendingKey(record), record);
+  return { lists, columns, sums: new Map(known?.scoreSums), pending };
 }

@@ -30,8 +30,8 @@ import { partitionOf, View } from './view.ts';
 /** A change that has to be rebased more often than this has another problem. */
 const MAX_ATTEMPTS = 100;
 /**
- * A store that answers STALE and shows no newer manifest may lag behind itself for a moment; or it
- * wants to see every request twice.
+ * A store that answers STALE and shows no newer manifest may lag for a moment, or want to see
+ * requests twice.
  */
 const MAX_CONTRADICTIONS = 3;
 /** How often a server may restart in the middle of one change. */
@@ -85,9 +85,8 @@ export class CollectionSession {
   }
 
   /**
-   * The view for a retry after an error that another writer may have caused. Only a newer manifest,
-   * opened and authenticated, proves it; a store that shows none is asked a few times, and then the
-   * error stands.
+   * Finds the view for a retry after an error that another writer may have caused. Only a newer
+   * manifest, authenticated, proves it; a store that shows none is asked a few times.
    */
   #overtaking(): (view: View, error: unknown) => Promise<View> {
     let attempts = 0;
@@ -223,10 +222,7 @@ export class CollectionSession {
     return { manifest, sealed: await sealManifest(sealer, keyring.id, manifest) };
   }
 
-  /**
-   * FORBIDDEN where this client was told to use some partitions alone: what is meant needs the
-   * whole collection.
-   */
+  /** FORBIDDEN where this client is limited to some partitions. */
   checkWhole(what: string): void {
     if (!this.reader.partitions) return;
     throw new HersError(
@@ -280,8 +276,8 @@ export class CollectionSession {
   }
 
   /**
-   * Seals records under the epoch of a space, with what is indexed of them where that is sealed
-   * too, and stages them.
+   * Seals records under the epoch of a space, with projections where those are sealed, and stages
+   * them.
    */
   async stageRecords(
     manifest: Manifest,
@@ -331,9 +327,7 @@ export class CollectionSession {
     };
   }
 
-  /**
-   * Sets the compressor of the draft's epoch, in which nothing is indexed yet; undefined for none.
-   */
+  /** Sets the compressor of the draft's epoch, in which nothing is indexed yet, or none. */
   async setCompressor(draft: Draft, compression: Compression | undefined): Promise<void> {
     const { epoch } = draft;
     for (const kept of draft.compressors)
@@ -408,15 +402,11 @@ export class CollectionSession {
     await evaluating;
     signal?.throwIfAborted();
     const fields = Object.keys(draft.fields);
+    const place = { epoch: draft.epoch, ...(partition === undefined ? {} : { partition }) };
     const [stage, name, { columns, names }] = await Promise.all([
       this.service.stageBlock(this.name, [encoded], signal ? { signal } : {}),
       this.stageList(draft, list, sums, partition),
-      this.stageColumns(
-        draft,
-        { epoch: draft.epoch, ...(partition === undefined ? {} : { partition }) },
-        fields,
-        values,
-      ),
+      this.stageColumns(draft, place, fields, values),
     ]);
     const id = hex(peekBlock(encoded).blockId);
     freeBytes(encoded);
@@ -424,16 +414,8 @@ export class CollectionSession {
     draft.entries.set(id, list);
     if (sums) draft.scoreSums.set(id, sums);
     draft.columns.set(id, columns);
-    draft.blocks.push({
-      id,
-      hash,
-      epoch: draft.epoch,
-      count: list.count,
-      list: name,
-      ...(fields.length > 0 ? { columns: names } : {}),
-      ...(partition === undefined ? {} : { partition }),
-      dead: [],
-    });
+    const named = fields.length > 0 ? { columns: names } : {};
+    draft.blocks.push({ id, hash, ...place, count: list.count, list: name, ...named, dead: [] });
   }
 }
 
@@ -442,7 +424,6 @@ function isIn({ hash, manifest }: View, draft: Draft): boolean {
   return draft.hash !== undefined && (hash === draft.hash || manifest.history.includes(draft.hash));
 }
 
-/** The error for a store that answers STALE and shows no newer manifest. */
 export function contradiction(): HersError {
   return new HersError('INTEGRITY', 'the store says that the collection has changed, and shows no newer manifest');
 }

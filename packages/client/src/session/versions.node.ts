@@ -1,11 +1,9 @@
-// What was seen, in a file of its own beside the key file. One process at a time writes it, to a
-// temporary file that is synced and renamed: a crash leaves the old file or the new one.
+// What was seen, in a file of its own beside the key file. One process at a time writes it, and all
+// of it: a crash leaves the old file or the new one.
 
-import { randomBytes } from 'node:crypto';
-import { open, readFile, unlink, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readFile, unlink, writeFile } from 'node:fs/promises';
 import { HersError } from '@hers/service';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { replaceFile } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import { type Place, type Seen, Sightings, type VersionMemory } from './versions.ts';
 
@@ -16,7 +14,14 @@ const SPARE_BYTES = 2 ** 16;
 
 type Row = Place & Seen;
 
-/** Remembers in a file, which several processes may use. */
+/**
+ * Remembers in a file, which several processes may use.
+ *
+ * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
+ * @throws {SyntaxError} for a file that holds something else.
+ * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
+ * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
+ */
 export class VersionFile implements VersionMemory {
   readonly #path: string;
   #writing: Promise<unknown> = Promise.resolve();
@@ -33,7 +38,6 @@ export class VersionFile implements VersionMemory {
     this.#path = path;
   }
 
-  /** Throws SyntaxError where a file holds something else. */
   async #read(): Promise<Sightings> {
     const sightings = new Sightings();
     for (const { gallery, name, ...seen } of await rowsOf(this.#path)) sightings.set({ gallery, name }, seen);
@@ -48,12 +52,7 @@ export class VersionFile implements VersionMemory {
     return (await this.#read()).of(id);
   }
 
-  /**
-   * How many collections were seen.
-   *
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
-   * @throws {SyntaxError} for a file that holds something else.
-   */
+  /** Counts the collections that were seen. */
   async count(): Promise<number> {
     const sightings = await this.#read();
     return new Set(sightings.all().map(({ place, seen: { id } }) => `${id} ${place.name}`)).size;
@@ -63,10 +62,6 @@ export class VersionFile implements VersionMemory {
    * Forgets everything about a gallery, for one that is made again in its place.
    *
    * @param gallery - As {@link galleryOf} names it.
-   * @throws {HersError} UNSUPPORTED_VERSION: for a file in another format.
-   * @throws {SyntaxError} for a file that holds something else.
-   * @throws {HersError} LOCKED: where another process has held the file for ten seconds.
-   * @throws {HersError} INVALID_ARGUMENT: where the path is no file.
    */
   forget(gallery: string): Promise<void> {
     return this.#alone(async () => {
@@ -111,14 +106,15 @@ export class VersionFile implements VersionMemory {
   async #write(sightings: Sightings, isFleeting = false): Promise<void> {
     const collections = sightings.all().map(({ place, seen }): Row => ({ ...place, ...seen }));
     const text = `${JSON.stringify({ format: FORMAT, collections }, null, 1)}\n`;
+    const replace = () => replaceFile(this.#path, (file) => file.writeFile(text), { isFleeting });
     try {
-      await this.#replace(text, isFleeting);
+      await replace();
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
       await unlink(this.#spare).catch(() => {
         throw error;
       });
-      await this.#replace(text, isFleeting);
+      await replace();
     }
     await this.#keepSpare();
   }
@@ -138,30 +134,6 @@ export class VersionFile implements VersionMemory {
       const isThere = (error as NodeJS.ErrnoException).code === 'EEXIST';
       if (!isThere) await unlink(this.#spare).catch(() => {});
     }
-  }
-
-  async #replace(text: string, isFleeting: boolean): Promise<void> {
-    isFileThere(this.#path);
-    const temporary = `${this.#path}.${randomBytes(6).toString('hex')}.tmp`;
-    const file = await open(temporary, 'wx', 0o600);
-    try {
-      await file.writeFile(text);
-      if (!isFleeting) await file.datasync();
-      await file.close();
-      renameOverFile(temporary, this.#path);
-    } catch (error) {
-      await file.close().catch(() => {});
-      await unlink(temporary).catch(() => {});
-      throw error;
-    }
-    if (isFleeting) return;
-    // The new name is on the disk when its folder is; where a folder cannot be opened the rename
-    // has to do.
-    const folder = await open(dirname(this.#path), 'r').catch(() => undefined);
-    await folder
-      ?.sync()
-      .catch(() => {})
-      .finally(() => folder.close());
   }
 }
 

@@ -17,19 +17,13 @@ export interface Place {
 export interface Seen {
   /** Of the collection, hexadecimal. */
   readonly id: string;
-  /** Of the newest manifest, and its hash (manifest.ts) where more than the number is known. */
+  /** Of the newest manifest. */
   readonly version: number;
-  /** Of that manifest, in hexadecimal digits. */
+  /** Of that manifest, hexadecimal, where more than the number is known. */
   readonly hash?: string;
-  /**
-   * Candidate sets that the store was shown and that are not verified, as candidates.ts writes them
-   * down.
-   */
+  /** Candidate sets that the store was shown and that are not verified (candidates.ts). */
   readonly unverified?: readonly string[];
-  /**
-   * The store was caught at a wrong score: nothing is fetched because of a score until a person
-   * says so.
-   */
+  /** The store gave a wrong score: nothing is fetched because of one until a person says so. */
   readonly stopped?: boolean;
   /** This client has deleted it. */
   readonly deleted?: boolean;
@@ -38,12 +32,10 @@ export interface Seen {
 }
 
 /**
- * Deletions that are remembered of a place: enough for a store to gain nothing from waiting, and no
- * file that grows forever.
+ * Deletions remembered of a place: a store gains nothing from waiting, and no file grows forever.
  */
 const MAX_DELETED = 64;
 
-/** What this client has deleted at a place, for whatever comes after it there. */
 export function deletedAt(seen: Seen | undefined): Pick<Seen, 'deletedIds'> {
   const ids = [...(seen?.deletedIds ?? []), ...(seen?.deleted ? [seen.id] : [])];
   return ids.length > 0 ? { deletedIds: [...new Set(ids)].slice(-MAX_DELETED) } : {};
@@ -55,21 +47,18 @@ export function isFirstContact(seen: Seen | undefined, id: string): boolean {
 }
 
 /**
- * Where that is remembered. Without one it is remembered for as long as the connection lasts, and a
+ * Remembers what was seen. Without one it is remembered for as long as the connection lasts, and a
  * first contact trusts what it is shown. What a method throws ends the call that asked.
+ *
+ * @param place - A gallery, and a name in it.
  */
 export interface VersionMemory {
-  /**
-   * What was seen there last, if anything was.
-   *
-   * @param place - A gallery, and a name in it.
-   */
+  /** Returns what was seen there last, if anything was. */
   read(place: Place): Promise<Seen | undefined>;
   /**
    * Replaces what is remembered of a place by what `change` makes of it, with nothing in between;
-   * nothing of it when that is undefined. Throws what `change` throws.
+   * forgets it when that is undefined. Throws what `change` throws.
    *
-   * @param place - A gallery, and a name in it.
    * @param change - Makes what is remembered from what was. It is not called twice.
    * @param options - What is `isFleeting` may be lost when the power fails, and in no other way.
    */
@@ -79,7 +68,7 @@ export interface VersionMemory {
     options?: { readonly isFleeting?: boolean },
   ): Promise<Seen | undefined>;
   /**
-   * Wherever a collection of this id was seen, or is among those that were deleted.
+   * Returns the places where a collection of this id was seen, or is among those that were deleted.
    *
    * @param id - Of a collection, hexadecimal.
    */
@@ -146,10 +135,9 @@ export const howToAccept = (name: string) =>
   `Find out why; if it is right all the same, database.accept(${JSON.stringify(name)}), or hers collections accept ${name}, goes on`;
 
 /**
- * What is remembered after this manifest was shown. INTEGRITY when it contradicts what was seen
- * before: another collection, an older version, another manifest of the same version, or one that
- * does not follow from it. Between versions further apart than a manifest names hashes nothing can
- * be told; SECURITY.md says so.
+ * Returns what is remembered after this manifest was shown. INTEGRITY when it contradicts what was
+ * seen: another collection, an older version, or another history. Between versions further apart
+ * than a manifest names hashes nothing can be told; SECURITY.md says so.
  */
 export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): Seen {
   const { id, version, hash, history } = shown;
@@ -180,10 +168,9 @@ export function seenAfter(seen: Seen | undefined, shown: Shown, name: string): S
 }
 
 /**
- * What a collection is held to where it is the first to see: what was seen of it under the same
- * name in another gallery, if anything. INTEGRITY when this gallery has shown it under another
- * name: then the store may show one collection for another, and a snapshot restored beside its
- * original looks the same.
+ * Returns what was seen under the same name in another gallery of a collection that is the first to
+ * see here. INTEGRITY when this gallery has shown it under another name: the store may show one for
+ * another, and a snapshot restored beside its original looks the same.
  */
 export async function seenElsewhere(memory: VersionMemory, place: Place, id: string): Promise<Seen | undefined> {
   const { gallery, name } = place;
@@ -209,10 +196,7 @@ export async function seenElsewhere(memory: VersionMemory, place: Place, id: str
   return seen;
 }
 
-/**
- * As `seenAfter`, where another process or another reader may have seen something newer meanwhile:
- * that stays.
- */
+/** As `seenAfter`, but something newer that others have seen meanwhile stays. */
 export function laterOf(seen: Seen | undefined, shown: Shown, name: string): Seen {
   return seen && seen.id === shown.id && seen.version > shown.version ? seen : seenAfter(seen, shown, name);
 }

@@ -80,8 +80,8 @@ export class View {
   }
 
   /**
-   * Takes the table of places over from a view before this one. That only adds what is new, unless
-   * blocks were dropped: then their numbers have changed, and it is made again when it is needed.
+   * Takes the table of places over from an earlier view, and adds what is new. Where blocks were
+   * dropped their numbers have changed, and it is made again when it is needed.
    */
   follows(before: View): this {
     const { blocks } = this.manifest;
@@ -142,10 +142,7 @@ export class Places {
     return this.#table.byteLength + this.#tags.byteLength;
   }
 
-  /**
-   * Adds the blocks that it lacks; false if others have taken their places, and another table is
-   * needed.
-   */
+  /** Adds the blocks that it lacks; false where others took their places: then it is made again. */
   extend(blocks: readonly { readonly id: string }[], listOf: (block: string) => List): boolean {
     const added = blocks.slice(this.#blocks.length).reduce((sum, { id }) => sum + listOf(id).count, 0);
     this.#reserve(this.#starts.at(-1)! + added);

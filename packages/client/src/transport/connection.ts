@@ -63,10 +63,7 @@ export interface Call {
   readonly path: string;
   readonly body?: Body;
   readonly expected: Expected;
-  /**
-   * Whether this error, after an attempt whose answer was lost, means that the lost attempt
-   * succeeded.
-   */
+  /** Whether this error, after an attempt whose answer was lost, means that that one succeeded. */
   readonly made?: (error: HersError) => Promise<boolean>;
 }
 
@@ -121,7 +118,7 @@ export class Connection {
     return this.#bases[this.#used]!;
   }
 
-  /** The node at this address has failed: the next attempt goes to another one. */
+  /** The next attempt goes to another node than the one that has failed. */
   #leave(base: string, failure: unknown): void {
     if (failure instanceof TransientError && base === this.base) this.#used = (this.#used + 1) % this.#bases.length;
   }
@@ -206,7 +203,6 @@ export class Connection {
     return new TransientError(unavailable, { untouched: code === 'ECONNREFUSED' });
   }
 
-  /** The error for an answer that is well formed and makes no sense. */
   nonsense(): HersError {
     return new HersError('MALFORMED', `what ${this.base} answers is not from a HERS server`);
   }
@@ -214,7 +210,7 @@ export class Connection {
   /** Retries until it succeeds, and returns the whole answer. */
   async call(
     call: Call,
-    options?: CallOptions & { readonly onLost?: () => void },
+    options?: CallOptions & { readonly onLost?: () => unknown },
     when: When = 'always',
   ): Promise<Uint8Array> {
     const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
@@ -252,11 +248,8 @@ export class Connection {
 
   async nothing(call: Call, options?: CallOptions, when?: When): Promise<void> {
     let lost = false;
-    const onLost = () => {
-      lost = true;
-    };
     try {
-      await this.call(call, { ...options, onLost }, when);
+      await this.call(call, { ...options, onLost: () => (lost = true) }, when);
     } catch (error) {
       if (!(lost && error instanceof HersError && (await call.made?.(error)))) throw error;
     }
@@ -344,8 +337,7 @@ function retried(error: unknown): unknown {
 }
 
 /**
- * What fails when a server restarts or a connection is bad. Names that do not exist and
- * certificates that do not fit stay as they are.
+ * Fails when a server restarts or a connection is bad; wrong names and certificates are not here.
  */
 const TRANSIENT = new Set(
   `ECONNREFUSED ECONNRESET ECONNABORTED EPIPE ETIMEDOUT ENETUNREACH EHOSTUNREACH EAI_AGAIN

@@ -9,9 +9,7 @@ import type { Answered, PieceReader } from './http-answer.ts';
 
 /** Uploads can be streams, over HTTP/1.1. */
 export const canStream = true;
-/**
- * It says which encodings it accepts, and can be told not to; it shows how an answer was encoded.
- */
+/** Node says which encodings it accepts, unless told not to, and shows that of an answer. */
 export const choosesEncoding = true;
 /** A failure has a cause. */
 export const saysWhy = true;
@@ -39,10 +37,7 @@ const agent = new ReusingAgent({ keepAlive: true, timeout: IDLE_MS });
 /** Read ahead of the reader. */
 const AHEAD_BYTES = 2 ** 18;
 
-/**
- * What `fetch` does with a body that is whole, redirects that are not followed, and nothing else
- * that is asked of it here. Nothing is decompressed.
- */
+/** Does what `fetch` would with a whole body; follows no redirect, and decompresses nothing. */
 export function fetchLarge(url: string, init: RequestInit): Promise<Answered> {
   const { method, signal } = init as { method: string; signal: AbortSignal };
   const body = init.body as Uint8Array;
@@ -117,9 +112,7 @@ class IncomingReader implements PieceReader {
       }
       if (this.#isOver) return { done: true };
       if (this.#failure) throw new TypeError('the answer broke off', this.#failure);
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
+      await new Promise<void>((resolve) => (this.#wake = resolve));
       this.#wake = undefined;
     }
   }

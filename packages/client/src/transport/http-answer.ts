@@ -3,15 +3,14 @@
 
 import { decodeError, HersError, printable } from '@hers/service';
 import { choosesEncoding } from '#fetch';
-import type { Body, Sent } from './http-body.ts';
+import { type Body, NOTHING_SENT, type Sent } from './http-body.ts';
 import { TransientError } from './retry.ts';
 
 export interface Expected {
   /** The most bytes of its body. */
   readonly bytes: number;
   /**
-   * The server may have to work for long before it answers, and where the answer is streamed, in
-   * between.
+   * The server may work for long before it answers, and between the pieces of a streamed answer.
    */
   readonly works?: boolean;
   /** Passed on piece by piece, so the whole may take any time. */
@@ -34,8 +33,6 @@ const MIN_RATE = 2 ** 10;
 const MIN_SENDING_RATE = 2 ** 14;
 /** Memory reserved because of a stated length; beyond that, only as bytes come. */
 const AT_ONCE_BYTES = 2 ** 20;
-
-const NOTHING_SENT: Sent = { bytes: 0, last: 0, waiting: false };
 
 export interface WatchOptions {
   readonly expected: Expected;
@@ -70,13 +67,11 @@ export class Watch {
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
-  /** The head of the answer has come. */
   head(): void {
     this.#phase = 'resting';
     this.#bytes = this.#idle = this.#total = 0;
   }
 
-  /** The next piece is awaited. */
   reads(): void {
     this.#phase = 'reading';
   }
@@ -249,7 +244,6 @@ export function leadsTo(base: string, address = 'another address'): HersError {
   return new HersError('INVALID_ARGUMENT', `${base} leads to ${address}; connect to that one if you trust it`);
 }
 
-/** The error that a server refused a request with. */
 export async function refusal(answer: Answered, watch: Watch): Promise<unknown> {
   let error: HersError | undefined;
   try {

@@ -17,6 +17,8 @@ export interface Sent {
   readonly waiting: boolean;
 }
 
+export const NOTHING_SENT: Sent = { bytes: 0, last: 0, waiting: false };
+
 export interface Body {
   /** Something that fetch takes, for one attempt. It begins again every time. */
   content(): Uint8Array | ReadableStream<Uint8Array>;
@@ -58,9 +60,9 @@ export async function gatherBody(pieces: Many<Uint8Array>, signal: AbortSignal |
   }
   if (Array.isArray(pieces) || pieces instanceof Renewable) {
     await source.return?.();
-    return new StreamedBody(new Again(pieces instanceof Renewable ? pieces : new Renewable(() => inCopies(pieces))));
+    return streamedBody(again(pieces instanceof Renewable ? pieces : new Renewable(() => inCopies(pieces))));
   }
-  return new StreamedBody(new Once(held, source));
+  return streamedBody(once(held, source));
 }
 
 const COPY_BYTES = 2 ** 18;
@@ -87,96 +89,65 @@ interface Supply {
 }
 
 /** Pieces that can be had again. */
-class Again implements Supply {
-  readonly repeatable = true;
-  readonly #pieces: Many<Uint8Array>;
-  #source: Source | undefined;
-
-  constructor(pieces: Many<Uint8Array>) {
-    this.#pieces = pieces;
-  }
-
-  begin(): Source {
-    this.#source = sourceOf(this.#pieces);
-    return this.#source;
-  }
-
-  async end(): Promise<void> {
-    await this.#source?.return?.();
-  }
+function again(pieces: Many<Uint8Array>): Supply {
+  let source: Source | undefined;
+  return {
+    begin: () => (source = sourceOf(pieces)),
+    repeatable: true,
+    end: async () => void (await source?.return?.()),
+  };
 }
 
 /** Pieces that are held, and then others, which can be had once. */
-class Once implements Supply {
-  #held: readonly Uint8Array[] | undefined;
-  readonly #rest: Source;
-  #ended: Promise<void> | undefined;
-
-  constructor(held: readonly Uint8Array[], rest: Source) {
-    this.#held = held;
-    this.#rest = rest;
-  }
-
-  /** Until something else than what is held was asked for. */
-  get repeatable(): boolean {
-    return this.#held !== undefined;
-  }
-
-  begin(): Source {
-    let at = 0;
-    return {
-      next: async () => {
-        if (this.#held && at < this.#held.length) return { value: this.#held[at++], done: false };
-        this.#held = undefined;
-        return this.#rest.next();
-      },
-    };
-  }
-
-  end(): Promise<void> {
-    this.#ended ??= (async () => {
-      await this.#rest.return?.();
-    })();
-    return this.#ended;
-  }
+function once(first: readonly Uint8Array[], rest: Source): Supply {
+  let held: readonly Uint8Array[] | undefined = first;
+  let ended: Promise<unknown> | undefined;
+  return {
+    begin() {
+      let at = 0;
+      return {
+        async next() {
+          if (held && at < held.length) return { value: held[at++], done: false };
+          held = undefined;
+          return rest.next();
+        },
+      };
+    },
+    /** Until something else than what is held was asked for. */
+    get repeatable() {
+      return held !== undefined;
+    },
+    async end() {
+      ended ??= Promise.resolve(rest.return?.());
+      await ended;
+    },
+  };
 }
 
-class StreamedBody implements Body {
-  readonly #supply: Supply;
-  #sending: Sending | undefined;
-
-  constructor(supply: Supply) {
-    this.#supply = supply;
-  }
-
-  get repeatable(): boolean {
-    return this.#supply.repeatable;
-  }
-
-  content(): ReadableStream<Uint8Array> {
-    // What is left of an earlier attempt must not take pieces from this one.
-    this.#sending?.stop();
-    this.#sending = new Sending(this.#supply.begin());
-    return this.#sending.stream;
-  }
-
-  sent(): Sent {
-    return this.#sending?.sent ?? { bytes: 0, last: 0, waiting: false };
-  }
-
-  failure(): { readonly error: unknown } | undefined {
-    return this.#sending?.failure;
-  }
-
-  async done(): Promise<void> {
-    this.#sending?.stop();
-    await this.#supply.end();
-  }
+function streamedBody(supply: Supply): Body {
+  let sending: Sending | undefined;
+  return {
+    content() {
+      // What is left of an earlier attempt must not take pieces from this one.
+      sending?.stop();
+      sending = new Sending(supply.begin());
+      return sending.stream;
+    },
+    get repeatable() {
+      return supply.repeatable;
+    },
+    sent: () => sending?.sent ?? NOTHING_SENT,
+    failure: () => sending?.failure,
+    async done() {
+      sending?.stop();
+      await supply.end();
+    },
+  };
 }
 
 class Sending {
   readonly stream: ReadableStream<Uint8Array>;
-  sent: Sent = { bytes: 0, last: 0, waiting: false };
+  sent: Sent = NOTHING_SENT;
   failure: { readonly error: unknown } | undefined;
   readonly #source: Source;
   #isOver = false;

@@ -99,11 +99,11 @@ export class HttpService implements Service {
    * Asks the server who it is: an address or a token that is wrong is noticed now and not later.
    *
    * @param options - A signal that ends it.
-   * @throws {HersError} INVALID_ARGUMENT: where something else answers than a HERS server.
+   * @throws {HersError} INVALID_ARGUMENT, MALFORMED: where something else answers than a HERS
+   *   server.
    * @throws {HersError} UNAUTHENTICATED: where the server does not know the token.
    * @throws {HersError} UNAVAILABLE, OVERLOADED, TIMED_OUT: where it cannot be reached, has too
    *   much to do, or takes too long.
-   * @throws {HersError} MALFORMED: where its answer makes no sense.
    */
   async hello(options?: CallOptions): Promise<HelloBody> {
     const call: Call = { operation: 'connect', method: 'GET', path: '/v1', expected: SMALL };
@@ -128,23 +128,16 @@ export class HttpService implements Service {
   }
 
   async listCollections(): Promise<CollectionInfo[]> {
-    const path = '/v1/collections';
-    const answer = await this.connection.json({
-      operation: 'listCollections',
-      method: 'GET',
-      path,
-      expected: COLLECTIONS,
-    });
-    const { collections } = fieldsOf(answer);
+    const [path, expected] = ['/v1/collections', COLLECTIONS];
+    const call: Call = { operation: 'listCollections', method: 'GET', path, expected };
+    const { collections } = fieldsOf(await this.connection.json(call));
     if (!Array.isArray(collections)) throw this.connection.nonsense();
     return collections.map(decodeInfo);
   }
 
   async getCollection(name: string): Promise<CollectionInfo> {
-    const path = this.#path(name);
-    const info = decodeInfo(
-      await this.connection.json({ operation: 'getCollection', method: 'GET', path, expected: SMALL }),
-    );
+    const call: Call = { operation: 'getCollection', method: 'GET', path: this.#path(name), expected: SMALL };
+    const info = decodeInfo(await this.connection.json(call));
     if (info.name !== name)
       throw new HersError('INTEGRITY', `the server was asked for ${name}, and describes another collection`);
     return info;
@@ -222,7 +215,7 @@ export class HttpService implements Service {
     yield* this.#items('getLists', name, 'lists/get', ids, packed, LIST_BYTES, options);
   }
 
-  /** Asks for things by their ids, and passes on as many of at most so many bytes each. */
+  /** Asks for things by their ids, each of at most so many bytes, and passes on as many. */
   async *#items(
     operation: string,
     name: string,
@@ -290,16 +283,12 @@ export class HttpService implements Service {
     let { after = 0 } = range;
     const { limit = INBOX_LIMIT } = range;
     let left = limit;
-    // A store gives one item at least, so nothing is asked again where all were given.
-    const ask = (delivered: number) =>
-      left === 0 && delivered > 0
-        ? undefined
-        : {
-            method: 'POST' as const,
-            path,
-            body: wholeBody(encodeMessage({ after, limit: left }, [])),
-            expected: ITEMS,
-          };
+    const ask = (delivered: number) => {
+      // A store gives one item at least, so nothing is asked again where all were given.
+      if (left === 0 && delivered > 0) return undefined;
+      const body = wholeBody(encodeMessage({ after, limit: left }, []));
+      return { method: 'POST', path, body, expected: ITEMS } as const;
+    };
     const most = MAX_ENVELOPE_BYTES + INBOX_HEAD_BYTES;
     const read = (pieces: AsyncIterable<Uint8Array>) => readItems(pieces, most);
     try {
@@ -364,9 +353,7 @@ export class HttpService implements Service {
   }
 }
 
-/**
- * As many as are asked for in one request; one part at least, so that even nothing is asked for.
- */
+/** As many as are asked for in one request; one part at least, though empty. */
 function* parts(ids: readonly Uint8Array[]): Generator<readonly Uint8Array[]> {
   if (ids.length <= MAX_IDS) yield ids;
   else for (let at = 0; at < ids.length; at += MAX_IDS) yield ids.slice(at, at + MAX_IDS);
@@ -380,7 +367,7 @@ class RecordFrames {
   #piece = new Uint8Array(0);
   #filled = 0;
 
-  /** Adds records; yields the pieces that are full. */
+  /** Yields the pieces that are full. */
   *add(records: Iterable<SealedRecord>): Generator<Uint8Array> {
     for (const { handle, sealed } of records) {
       if (!(handle instanceof Uint8Array && handle.length === HANDLE_BYTES))
@@ -398,17 +385,13 @@ class RecordFrames {
     }
   }
 
-  /** Yields the last piece, unless it is empty. */
   *rest(): Generator<Uint8Array> {
     if (this.#filled > 0) yield this.#piece.subarray(0, this.#filled);
     this.#filled = 0;
   }
 }
 
-/**
- * Without a promise for each record where they are there already; and to be had again where they
- * are.
- */
+/** Makes no promise for records that are there; to be had again where they are. */
 function framedRecords(records: Many<SealedRecord>): Many<Uint8Array> {
   if (records instanceof Framed) return new Renewable(() => inCopies(records.frames()));
   if (Symbol.asyncIterator in records) return framedLater(records);
@@ -428,10 +411,7 @@ async function* framedLater(records: AsyncIterable<SealedRecord>): AsyncGenerato
   yield* frames.rest();
 }
 
-/**
- * As many queries together as fit, and one at least; with none there is one empty group, which
- * still compares versions.
- */
+/** As many queries together as fit; with none, one empty group, which still compares versions. */
 function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
   const out: Uint8Array[][] = [[]];
   let bytes = 0;
@@ -446,7 +426,6 @@ function groups(queries: readonly Uint8Array[]): Uint8Array[][] {
   return out;
 }
 
-/** As many items as were asked for. */
 async function* counted(items: AsyncIterable<Uint8Array>, count: number): AsyncGenerator<Uint8Array> {
   let left = count;
   for await (const item of items) {

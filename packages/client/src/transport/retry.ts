@@ -34,10 +34,7 @@ const FIRST_MS = 100;
 const LONGEST_MS = 5_000;
 /** A server may ask for this long a pause, and no longer. */
 const LONGEST_AFTER_MS = 60_000;
-/**
- * Limits of the silence that is allowed, whatever `retryMs` is: less is common on a bad connection,
- * and more helps nobody.
- */
+/** Silence that is allowed, whatever `retryMs` is: less is common on a bad connection. */
 const MIN_QUIET_MS = 1_000;
 const MAX_QUIET_MS = 300_000;
 
@@ -74,8 +71,7 @@ export class Retries {
   }
 
   /**
-   * How long a server that has nothing to work on may be silent before its connection counts as
-   * broken.
+   * Milliseconds that a server without work may be silent before its connection counts as broken.
    */
   get quietMs(): number {
     return Math.min(Math.max(this.#forMs || DEFAULT_MS, MIN_QUIET_MS), MAX_QUIET_MS);

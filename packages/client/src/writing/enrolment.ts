@@ -43,9 +43,7 @@ function chosen(seals: readonly SealedBatch[], which: readonly number[]): Renewa
 /** The indices of the records that count: of equal ids, the last wins. */
 function lastOfEach(records: readonly PlainRecord[]): number[] {
   const byHandle = new Map<string, number>();
-  records.forEach((record, i) => {
-    byHandle.set(record.handle, i);
-  });
+  for (let i = 0; i < records.length; i++) byHandle.set(records[i].handle, i);
   const last = [...byHandle.values()];
   return last.length === records.length ? last : last.sort((a, b) => a - b);
 }
@@ -67,7 +65,6 @@ export class VaultBatch {
   readonly #last: readonly number[];
   readonly #signal: AbortSignal | undefined;
   #staged: { readonly epoch: number; readonly which: readonly number[]; readonly stage: Promise<StageId> } | undefined;
-
   /** All that was begun. */
   readonly #stages: Promise<StageId>[] = [];
 
@@ -95,14 +92,12 @@ export class VaultBatch {
       before?.epoch === epoch && before.which.length === which.length && before.which.every((x, i) => x === which[i]);
     if (same) return { outcomes, fresh, stage: before.stage };
     const options = this.#signal ? { signal: this.#signal } : {};
+    const session = this.#session;
+    const held = () => session.held(view.manifest, fresh, chosen(seals, which));
     const stage =
       epoch === this.#batch.epoch
-        ? this.#session.service.stageRecords(
-            this.#session.name,
-            this.#session.held(view.manifest, fresh, chosen(seals, which)),
-            options,
-          )
-        : this.#session.stageRecords(view.manifest, view.space, fresh, this.#signal); // the key was rotated meanwhile
+        ? session.service.stageRecords(session.name, held(), options)
+        : session.stageRecords(view.manifest, view.space, fresh, this.#signal); // the key was rotated meanwhile
     stage.catch(() => {}); // reported when it is written
     this.#stages.push(stage);
     this.#staged = { epoch, which, stage };
@@ -219,7 +214,7 @@ export async function* namedRecords<T extends { readonly id: string; readonly ve
   session: CollectionSession,
   view: View,
   wanted: readonly T[],
-  signal: AbortSignal | undefined,
+  signal?: AbortSignal,
 ): AsyncGenerator<readonly [PlainRecord, T]> {
   const { records } = session.keyring;
   const named = wanted

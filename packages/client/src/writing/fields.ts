@@ -46,7 +46,9 @@ export async function addFields(session: CollectionSession, given: Fields, optio
     if (Object.keys(fields).every((name) => Object.hasOwn(before, name))) return { result: undefined };
     const draft = new Draft(view);
     draft.fields = checkFields({ ...before, ...fields });
-    await readPendingAgain(session, draft, options.signal);
+    // Of pending records only the values of earlier fields are known.
+    for await (const [record] of namedRecords(session, view, [...view.pending.values()], options.signal))
+      draft.pending.set(record.handle, PendingRecord.of(record, draft.fields));
     return { draft, result: undefined };
   });
   await completeFields(session, options);
@@ -155,17 +157,6 @@ async function replaceColumns(
   );
 }
 
-/** Of pending records only the values of earlier fields are known. */
-async function readPendingAgain(
-  session: CollectionSession,
-  draft: Draft,
-  signal: AbortSignal | undefined,
-): Promise<void> {
-  const pending = [...draft.pending.values()];
-  for await (const [record] of namedRecords(session, draft.view, pending, signal))
-    draft.pending.set(record.handle, PendingRecord.of(record, draft.fields));
-}
-
 /** A record's new payload. */
 export interface PayloadUpdate {
   /** The id of a record that there is. */
@@ -175,9 +166,8 @@ export interface PayloadUpdate {
 }
 
 /**
- * Changes payloads, and with them the values of fields, without encrypting vectors again. All of
- * them in one change, unless they are in so many blocks that it would drop more lists than a change
- * may (`mostDropped`). NOT_FOUND if there is no such record.
+ * Changes payloads and their fields in one change, or in several where one would drop more lists
+ * than it may (`mostDropped`). NOT_FOUND if there is no such record.
  */
 export async function updatePayloads(
   session: CollectionSession,

@@ -33,8 +33,7 @@ export const MAINTENANCE_OPTIONS: OptionNames<MaintenanceOptions> = { signal: tr
 export const BLOCKS_AT_ONCE = 8;
 
 /**
- * Indexes pending records and rewrites blocks that hold deleted records or are not full, then has
- * the store forget what is gone.
+ * Indexes pending records, rewrites blocks that are not full of live ones, and has the store purge.
  */
 export async function optimize(session: CollectionSession, options: MaintenanceOptions): Promise<void> {
   refuseUnknown(options, MAINTENANCE_OPTIONS, 'optimize');
@@ -53,12 +52,12 @@ export async function optimize(session: CollectionSession, options: MaintenanceO
     const todo = new Set(worth.flatMap(([, blocks]) => blocks.map((block) => block.id)));
     await rewrite(session, (block) => todo.has(block.id), view.manifest.epoch, options);
   }
+  // The rest is about the whole collection.
+  if (session.reader.partitions) return options.signal?.throwIfAborted();
   // Repairing may have lost evaluation keys.
-  if (!session.reader.partitions) await completeEvaluation(session);
+  await completeEvaluation(session);
   options.signal?.throwIfAborted();
-  // A purge is about the whole collection.
-  if (!session.reader.partitions)
-    await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
+  await session.service.purge(session.name, options.signal ? { signal: options.signal } : {});
 }
 
 /** Re-encrypts everything under the next epoch; an interrupted rotation is taken up again. */
@@ -199,15 +198,10 @@ async function rewriteFromVault(
 ): Promise<void> {
   const moved: PendingRecord[] = [];
   for (const block of blocks) {
+    const entries = liveEntries(draft.view, block);
     // Under a new epoch the seals change too.
-    for (const record of await carryOver(
-      session,
-      draft,
-      liveEntries(draft.view, block),
-      block.epoch !== draft.epoch,
-      signal,
-    ))
-      moved.push(record);
+    const carried = await carryOver(session, draft, entries, block.epoch !== draft.epoch, signal);
+    for (const record of carried) moved.push(record);
     draft.dropBlock(block);
   }
   for (const record of moved) draft.pending.set(record.handle, record);
