@@ -25,6 +25,7 @@ import {
   sectionsOf,
 } from '@hers/service';
 import type { InboxLimits } from '@hers/store/inbox';
+import { readSnapshot } from '@hers/store/snapshot';
 import { stateOf } from '@hers/store/stages';
 import { checkBytes, checkIds, isCode } from './arguments.ts';
 import { Collections, type Current } from './collections.ts';
@@ -34,7 +35,7 @@ import type { ClusterNode } from './node.ts';
 import { Reading } from './reading.ts';
 import { type PlacedShard, searchShards } from './search.ts';
 import { FIRST_VERSION, HOME, MADE, MAX_SHARDS, shardManifest, shardName, shardOf } from './shard.ts';
-import { Filling, joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
+import { Filling, joinSnapshots, ShardSnapshot } from './snapshot.ts';
 import { Staging } from './staging.ts';
 
 export interface CoordinatorOptions {

@@ -2,12 +2,11 @@
 // and expanding a query more than the event loop should wait for. A thread that nobody has used for
 // a while ends, and so does the one that was used least recently when there are too many.
 
-import { Worker } from 'node:worker_threads';
 import { HersError } from '@hers/scheme';
 import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
 import { checkBytes, hex } from '../base/bytes.ts';
-import { errorFrom, type Failure } from '../base/storage-errors.ts';
+import { Thread } from '../base/thread.ts';
 
 export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<Uint8Array>;
 
@@ -52,53 +51,25 @@ export type EvaluationRequest =
     }
   | { readonly kind: 'forget'; readonly number: number };
 
-/** From a thread. */
-export type EvaluationAnswer =
-  | { readonly job: number; readonly value: unknown }
-  | { readonly job: number; readonly failed: Failure };
-
-interface Waiting {
-  resolve(value: never): void;
-  reject(error: unknown): void;
-}
-
 /** One set of evaluation keys, prepared, in a thread. */
 export class LoadedKeys {
   /** Of the prepared keys; known once it is ready. */
   bytes = 0;
-  readonly #worker: Worker;
-  readonly #waiting = new Map<number, Waiting>();
-  #jobs = 0;
+  readonly #thread: Thread;
   #queries = 0;
-  #isEnding = false;
 
   constructor(lost: () => void) {
-    this.#worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
-    this.#worker.unref();
-    this.#worker.on('message', (answer: EvaluationAnswer) => {
-      const waiting = this.#waiting.get(answer.job);
-      this.#waiting.delete(answer.job);
-      // Stays referenced while it ends, or the process could be over before.
-      if (this.#waiting.size === 0 && !this.#isEnding) this.#worker.unref();
-      if ('value' in answer) waiting?.resolve(answer.value as never);
-      else waiting?.reject(failed(answer.failed));
-    });
-    const end = (error: unknown) => {
-      lost();
-      for (const { reject } of this.#waiting.values()) reject(error);
-      this.#waiting.clear();
-    };
-    this.#worker.on('error', end);
-    this.#worker.on('exit', () => end(new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended')));
+    const reason = new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended');
+    this.#thread = new Thread(new URL('./evaluation-worker.ts', import.meta.url), lost, reason);
   }
 
-  #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {
-    const job = ++this.#jobs;
-    return new Promise<T>((resolve, reject) => {
-      this.#worker.ref();
-      this.#waiting.set(job, { resolve, reject });
-      this.#worker.postMessage({ job, request }, transfer);
-    });
+  async #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {
+    try {
+      return await this.#thread.ask<T>(request, { transfer });
+    } catch (error) {
+      // The lists are what was put there: their hashes fit.
+      throw error instanceof HersError && error.code === 'DAMAGED' ? new HersError('MALFORMED', error.message) : error;
+    }
   }
 
   /** Gives it the pieces, checked against their hashes by whoever reads them. */
@@ -140,15 +111,9 @@ export class LoadedKeys {
     this.#ask({ kind: 'forget', number }).catch(() => {});
   }
 
-  async close(): Promise<void> {
-    this.#isEnding = true;
-    await this.#worker.terminate();
+  close(): Promise<void> {
+    return this.#thread.close();
   }
-}
-
-function failed(failure: Failure): Error {
-  // The lists are what was put there: their hashes fit.
-  return errorFrom(failure.code === 'DAMAGED' ? { ...failure, code: 'MALFORMED' } : failure);
 }
 
 interface Entry {

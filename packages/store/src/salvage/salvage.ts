@@ -10,11 +10,11 @@ import { hex } from '../base/bytes.ts';
 import type { ReadBlock } from '../blocks/rebuild.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
-import { type Entry, PACK_HEADER_BYTES, type Place, RECORD } from '../files/entry.ts';
+import { type Entry, PACK_HEADER_BYTES, type Place } from '../files/entry.ts';
 import { BLOCKS, FORMAT, readFormat, SEGMENTS, VAULT } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import { LOST_AND_FOUND } from '../files/lost-and-found.ts';
-import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
+import { encodeSnapshotHeader, Frames, type SnapshotHeader } from '../snapshot.ts';
 import { type BlockPlace, blockPlaces, damagedParts, readBlockAt } from './salvage-blocks.ts';
 import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
 import {
@@ -27,8 +27,6 @@ import {
 } from './salvage-pack.ts';
 
 export type { BlockPlace, ByteRange as Range, FoundEntry, KnownCollection };
-
-const PIECE_BYTES = 2 ** 20;
 
 export interface SalvageOptions {
   readonly signal: AbortSignal;
@@ -299,13 +297,8 @@ export async function* snapshotOf(
 ): AsyncGenerator<Uint8Array> {
   const frames = new Frames();
   yield* frames.put(undefined, encodeSnapshotHeader(header));
-  for await (const { kind, content } of entries) yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
-  for await (const encoded of blocks) {
-    for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
-      const last = at + PIECE_BYTES >= encoded.length;
-      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
-    }
-  }
+  for await (const entry of entries) yield* frames.entry(entry);
+  for await (const encoded of blocks) yield* frames.block(encoded);
   yield frames.end();
 }
 
