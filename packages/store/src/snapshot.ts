@@ -183,7 +183,7 @@ export type SnapshotPart =
   | { readonly kind: 'list'; readonly content: Uint8Array }
   | { readonly kind: 'block'; readonly block: Block; readonly encoded: Uint8Array };
 
-/** The parts of a snapshot: the header first. MALFORMED unless it is whole, at the latest at its end. */
+/** The parts of a snapshot, the header first. Only at its end is it known to be whole. */
 export async function* readSnapshot(
   pieces: Many<Uint8Array>,
   hold?: (bytes: number) => void,

@@ -1,6 +1,6 @@
 // A worker thread that does jobs: a message there for each, and one back.
 
-import { parentPort, type Transferable, Worker } from 'node:worker_threads';
+import { parentPort, type Transferable, type Worker } from 'node:worker_threads';
 import { errorFrom, type Failure, failureOf } from './storage-errors.ts';
 
 /** To a thread: a job, or a request to stop one. */
@@ -10,7 +10,7 @@ type Answer = { readonly job: number; readonly done: unknown } | { readonly job:
 
 interface Asking {
   readonly transfer?: readonly Transferable[] | undefined;
-  /** Aborts the signal that the thread gets for this job, whose answer is waited for all the same. */
+  /** Aborts the signal that the thread gets for this job. Its answer is waited for all the same. */
   readonly signal?: AbortSignal;
 }
 
@@ -21,8 +21,8 @@ export class Thread {
   #isClosing = false;
 
   /** When it has ended, `lost` is called, and what it left undone fails with `reason`. */
-  constructor(module: URL, lost: () => void, reason: Error) {
-    this.#worker = new Worker(module, { execArgv: [] });
+  constructor(worker: Worker, lost: () => void, reason: Error) {
+    this.#worker = worker;
     this.#worker.unref();
     this.#worker.on('message', (answer: Answer) => {
       const waiting = this.#waiting.get(answer.job);

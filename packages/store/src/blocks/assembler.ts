@@ -1,6 +1,7 @@
 // Assembles segments in a worker thread. Laying out hundreds of megabytes on the main thread would
 // block commits and searches. Small segments are assembled on the main thread.
 
+import { Worker } from 'node:worker_threads';
 import { buildSegment, decodeHeader, headerLength } from '@hers/scan';
 import { type BlockMatrix, blockMatrix, type ParameterSet } from '@hers/scheme';
 import { damaged } from '../base/storage-errors.ts';
@@ -41,7 +42,8 @@ export class Assembler {
       if (this.#thread === thread) this.#thread = undefined;
     };
     const reason = new Error('the thread that assembles segments has ended');
-    const thread = new Thread(new URL('./assembler-worker.ts', import.meta.url), lost, reason);
+    const worker = new Worker(new URL('./assembler-worker.ts', import.meta.url), { execArgv: [] });
+    const thread = new Thread(worker, lost, reason);
     return thread;
   }
 

@@ -2,6 +2,7 @@
 // and expanding a query more than the event loop should wait for. A thread that nobody has used for
 // a while ends, and so does the one that was used least recently when there are too many.
 
+import { Worker } from 'node:worker_threads';
 import { HersError } from '@hers/scheme';
 import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
@@ -60,7 +61,8 @@ export class LoadedKeys {
 
   constructor(lost: () => void) {
     const reason = new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended');
-    this.#thread = new Thread(new URL('./evaluation-worker.ts', import.meta.url), lost, reason);
+    const worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
+    this.#thread = new Thread(worker, lost, reason);
   }
 
   async #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {

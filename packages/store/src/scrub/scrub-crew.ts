@@ -2,6 +2,7 @@
 // longer than reading a small folder; there the tasks run on the main thread, one after the other.
 
 import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
 import { SerialQueue } from '../base/serial-queue.ts';
 import { Thread } from '../base/thread.ts';
 import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
@@ -84,7 +85,8 @@ export class ScrubCrew {
       this.#busy.delete(thread);
       this.#idle.delete(thread);
     };
-    const thread = new Thread(new URL('./scrub-worker.ts', import.meta.url), lost, ended());
+    const worker = new Worker(new URL('./scrub-worker.ts', import.meta.url), { execArgv: [] });
+    const thread = new Thread(worker, lost, ended());
     return thread;
   }
 
