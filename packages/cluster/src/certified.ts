@@ -1,8 +1,7 @@
-// `fetch` for a node that shows a certificate: the one of Node cannot.
+// Connections of a node that shows a certificate to others.
 
 import { readFileSync, statSync } from 'node:fs';
-import { Agent, request } from 'node:https';
-import { pipeline } from 'node:stream/promises';
+import { Agent } from 'node:https';
 import { createSecureContext, getCACertificates } from 'node:tls';
 import { HersError } from '@hers/service';
 
@@ -15,8 +14,6 @@ export interface NodeCertificate {
 }
 
 const LOOK_EVERY_MS = 2000;
-/** Answers without content. */
-const EMPTY = new Set([204, 205, 304]);
 
 const stampOf = (paths: readonly string[]) =>
   paths
@@ -40,11 +37,8 @@ function agentOf({ authority, cert, key }: NodeCertificate): Agent {
   }
 }
 
-/** What a node reaches others with, at addresses that begin with https. */
-export interface Certified {
-  readonly fetch: typeof fetch;
-  agent(): Agent;
-}
+/** Gives what others are reached with, at addresses that begin with https. */
+export type Certified = () => Agent;
 
 /**
  * Shows a certificate to whoever is asked. One that was renewed is read again. INVALID_ARGUMENT for
@@ -54,7 +48,7 @@ export function certifiedBy(files: NodeCertificate): Certified {
   const paths = [files.authority, files.cert, files.key];
   let agent = agentOf(files);
   let [stamp, looked] = [stampOf(paths), performance.now()];
-  const current = (): Agent => {
+  return () => {
     if (performance.now() - looked < LOOK_EVERY_MS) return agent;
     looked = performance.now();
     try {
@@ -67,37 +61,4 @@ export function certifiedBy(files: NodeCertificate): Certified {
     }
     return agent;
   };
-  const ask: typeof fetch = (input, init = {}) =>
-    new Promise<Response>((resolve, reject) => {
-      const { method = 'GET', headers, signal, body } = init;
-      const fail = (cause: unknown) => reject(new TypeError('fetch failed', { cause }));
-      const asked = request(String(input), {
-        method,
-        headers: Object.fromEntries(new Headers(headers ?? undefined)),
-        agent: current(),
-        ...(signal ? { signal } : {}),
-      });
-      asked.on('error', fail);
-      asked.on('response', (answer) => {
-        const status = answer.statusCode ?? 500;
-        const named = new Headers();
-        for (const [name, value] of Object.entries(answer.headers)) named.set(name, String(value));
-        if (EMPTY.has(status)) answer.resume();
-        // Node takes any async iterable for a body.
-        const content = EMPTY.has(status) ? null : (piecesOf(answer) as unknown as ReadableStream);
-        resolve(new Response(content, { status, headers: named }));
-      });
-      if (body instanceof ReadableStream) pipeline(body, asked).catch(fail);
-      else asked.end(body ?? undefined);
-    });
-  return { fetch: ask, agent: current };
-}
-
-/** The content of an answer. What breaks it off is told as fetch does. */
-async function* piecesOf(answer: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const { buffer, byteOffset, length } of answer) yield new Uint8Array(buffer, byteOffset, length);
-  } catch (cause) {
-    throw new TypeError('terminated', { cause });
-  }
 }
