@@ -74,37 +74,34 @@ export class Changes {
     const { uid, shards } = placed;
     const name = shardName(uid, HOME);
     const nodes = shards[HOME];
-    const { signal, done } = eitherSignal(this.#closing, given);
-    try {
-      const until = performance.now() + SETTLE_MS;
-      for (;;) {
-        signal.throwIfAborted();
-        const majority = majorityOf(nodes.length);
-        const answers = await quorum(
-          this.#peers.nearest(nodes),
-          majority,
-          (node) => this.#peers.of(node).getState(addressOf(placed, HOME)),
-          undefined,
-          (some) => newestAmong(some).length >= majority,
-        );
-        const having = newestAmong(answers);
-        const newest = having[0].value;
-        if (having.length >= majority) {
-          const known = this.#homes.get(uid);
-          if (known?.state === newest.state) return known;
-          const { version, manifest } = await this.#peers.of(having[0].node).getManifest(name);
-          if (stateOf(manifest) === newest.state)
-            return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
-          // It was changed in between; or the node does not have what it says.
-          if (performance.now() > until)
-            throw new HersError('UNAVAILABLE', `node ${having[0].node} contradicts itself; try again`);
-          await pause(1);
-        } else if (performance.now() > until)
-          throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
-        else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
-      }
-    } finally {
-      done();
+    using either = eitherSignal(this.#closing, given);
+    const { signal } = either;
+    const until = performance.now() + SETTLE_MS;
+    for (;;) {
+      signal.throwIfAborted();
+      const majority = majorityOf(nodes.length);
+      const answers = await quorum(
+        this.#peers.nearest(nodes),
+        majority,
+        (node) => this.#peers.of(node).getState(addressOf(placed, HOME)),
+        undefined,
+        (some) => newestAmong(some).length >= majority,
+      );
+      const having = newestAmong(answers);
+      const newest = having[0].value;
+      if (having.length >= majority) {
+        const known = this.#homes.get(uid);
+        if (known?.state === newest.state) return known;
+        const { version, manifest } = await this.#peers.of(having[0].node).getManifest(name);
+        if (stateOf(manifest) === newest.state)
+          return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
+        // It was changed in between; or the node does not have what it says.
+        if (performance.now() > until)
+          throw new HersError('UNAVAILABLE', `node ${having[0].node} contradicts itself; try again`);
+        await pause(1);
+      } else if (performance.now() > until)
+        throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
+      else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
     }
   }
 

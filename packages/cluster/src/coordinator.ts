@@ -180,7 +180,8 @@ export class Coordinator implements Service {
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
     if (options?.partitions) checkBlocks(options.partitions, request.blocks);
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     try {
       const current = await this.#collections.current(name, signal);
       const { version } = current.home;
@@ -203,8 +204,6 @@ export class Coordinator implements Service {
       throw signal.aborted || !isCode(error, 'STALE')
         ? error
         : await this.#collections.whyStale(name, request.version, error);
-    } finally {
-      done();
     }
   }
 
@@ -276,27 +275,25 @@ export class Coordinator implements Service {
 
   async purge(name: string, options?: CallOptions): Promise<void> {
     if (options?.partitions) throw notHeld('a purge');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
-    try {
-      signal.throwIfAborted();
-      const { placed } = await this.#collections.current(name, signal);
-      const { uid, shards } = placed;
-      const purged = await Promise.allSettled(
-        shards.flatMap((replicas, shard) =>
-          replicas.map((node) => this.#node.peers.of(node).purge(shardName(uid, shard), { signal })),
-        ),
-      );
-      signal.throwIfAborted();
-      for (const result of purged) if (result.status === 'rejected') throw result.reason;
-      await this.#inboxes.purge(placed, signal);
-    } finally {
-      done();
-    }
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
+    signal.throwIfAborted();
+    const { placed } = await this.#collections.current(name, signal);
+    const { uid, shards } = placed;
+    const purged = await Promise.allSettled(
+      shards.flatMap((replicas, shard) =>
+        replicas.map((node) => this.#node.peers.of(node).purge(shardName(uid, shard), { signal })),
+      ),
+    );
+    signal.throwIfAborted();
+    for (const result of purged) if (result.status === 'rejected') throw result.reason;
+    await this.#inboxes.purge(placed, signal);
   }
 
   async *snapshot(name: string, options?: CallOptions): AsyncGenerator<Uint8Array> {
     if (options?.partitions) throw notHeld('a snapshot');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     let begun: ShardSnapshot[] = [];
     try {
       for (let left = SNAPSHOT_TRIES; ; left--) {
@@ -330,13 +327,13 @@ export class Coordinator implements Service {
       throw signal.aborted ? signal.reason : error;
     } finally {
       await Promise.all(begun.map((each) => each.end()));
-      done();
     }
   }
 
   async restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
     if (options?.partitions) throw notHeld('a restore');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     let filling: Filling | undefined;
     try {
       signal.throwIfAborted();
@@ -356,8 +353,6 @@ export class Coordinator implements Service {
     } catch (error) {
       if (filling?.placed) await this.#collections.removeShards(filling.placed);
       throw signal.aborted ? signal.reason : error;
-    } finally {
-      done();
     }
   }
 

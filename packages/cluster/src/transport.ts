@@ -106,18 +106,15 @@ export class HttpShards extends HttpService implements ShardService {
     parts: readonly Uint8Array[],
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
-    const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+    using either = eitherSignal(this.#closing.signal, options?.signal);
+    const { signal } = either;
     const question = {
       url: `${this.#url}/v1/shards/search`,
       token: this.#token,
       agent: this.#certified?.(),
       signal,
     };
-    try {
-      yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
-    } finally {
-      done();
-    }
+    yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
   }
 
   override async close(): Promise<void> {
@@ -182,8 +179,16 @@ export interface Question {
 const REASON_BYTES = 2 ** 16;
 
 /** The pieces of an answer. UNAVAILABLE if the node is gone or busy, now or in the middle. */
-export async function* answerTo({ url, token, parts, agent, quietMs, ...given }: Question): AsyncGenerator<Uint8Array> {
-  const { signal, stop, done: release } = eitherSignal(given.signal);
+export async function* answerTo({
+  url,
+  token,
+  parts,
+  agent,
+  quietMs,
+  signal: given,
+}: Question): AsyncGenerator<Uint8Array> {
+  using either = eitherSignal(given);
+  const { signal, stop } = either;
   const unreachable = (why: string) => new HersError('UNAVAILABLE', `${url} cannot be reached: ${why}`);
   const ask = (over: Agent | false | undefined) => {
     const headers = { 'content-type': OCTETS, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) };
@@ -216,7 +221,6 @@ export async function* answerTo({ url, token, parts, agent, quietMs, ...given }:
     throw error instanceof HersError ? error : unreachable(causeOf(error).message);
   } finally {
     await reader?.cancel();
-    release();
   }
 }
 

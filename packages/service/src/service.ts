@@ -392,7 +392,7 @@ export function withMethods<S extends Service>(service: S, methods: Partial<Serv
   });
 }
 
-interface EitherSignal {
+interface EitherSignal extends Disposable {
   readonly signal: AbortSignal;
   /** A third reason. */
   readonly stop: (reason: unknown) => void;
@@ -412,11 +412,8 @@ export function eitherSignal(ending: AbortSignal, given?: AbortSignal): EitherSi
     if (source.aborted) either.abort(source.reason);
     else source.addEventListener('abort', onAbort, { once: true });
   }
-  return {
-    signal: either.signal,
-    stop: (reason) => either.abort(reason),
-    done: () => {
-      for (const source of sources) source.removeEventListener('abort', onAbort);
-    },
+  const done = () => {
+    for (const source of sources) source.removeEventListener('abort', onAbort);
   };
+  return { signal: either.signal, stop: (reason) => either.abort(reason), done, [Symbol.dispose]: done };
 }

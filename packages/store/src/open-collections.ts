@@ -170,7 +170,8 @@ export class OpenCollections {
     for (;;) {
       const { collection } = this.get(name);
       const generation = this.#generation;
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
+      using either = eitherSignal(collection.ending.signal, options?.signal);
+      const { signal } = either;
       let begun = false;
       try {
         signal.throwIfAborted();
@@ -186,8 +187,6 @@ export class OpenCollections {
         if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
         if (begun)
           throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
-      } finally {
-        done();
       }
     }
   }
@@ -200,22 +199,14 @@ export class OpenCollections {
     const { disk, catalogue, refresh, ...shared } = this.folder;
     if (!(catalogue instanceof ReadableCatalogue)) return this.stream(name, options, make);
     return this.stream(name, options, async function* ({ number, name, id, descriptor }, signal) {
-      const pinned = new PinnedDisk(disk.folder);
-      try {
-        const frozen = catalogue.freeze(pinned);
-        try {
-          const folder = { ...shared, disk: pinned, catalogue: frozen, refresh: () => false };
-          const collection = new Collection(folder, { number, name, id, descriptor });
-          const { named, packEnds } = collection.files();
-          for (const path of [...named, ...packEnds.map(([path]) => path)])
-            if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
-          yield* make(collection, signal);
-        } finally {
-          frozen.close();
-        }
-      } finally {
-        pinned.close();
-      }
+      using pinned = new PinnedDisk(disk.folder);
+      using frozen = catalogue.freeze(pinned);
+      const folder = { ...shared, disk: pinned, catalogue: frozen, refresh: () => false };
+      const collection = new Collection(folder, { number, name, id, descriptor });
+      const { named, packEnds } = collection.files();
+      for (const path of [...named, ...packEnds.map(([path]) => path)])
+        if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
+      yield* make(collection, signal);
     });
   }
 }

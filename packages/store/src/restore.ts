@@ -8,7 +8,7 @@ import { fault } from './base/faults.ts';
 import { Holding } from './base/holding.ts';
 import { newBlockRow } from './blocks/source.ts';
 import type { Collection } from './collection.ts';
-import { decodePlace, LIST, RECORD } from './files/entry.ts';
+import { LIST, RECORD } from './files/entry.ts';
 import { Batch, CHUNK_BYTES, ROW_BYTES } from './files/vault.ts';
 import { malformed, readSnapshot, type SnapshotHeader, type SnapshotPart } from './snapshot.ts';
 
@@ -95,14 +95,8 @@ class Filling {
     const fresh = folder.catalogue.transaction(() => {
       this.#kinds.forEach((kind, i) => {
         const row = this.#batch.rows.subarray(ROW_BYTES * i, ROW_BYTES * (i + 1));
-        if (kind === RECORD) {
-          changes.push(row);
-          return;
-        }
-        const { pack, offset, length } = decodePlace(row, HANDLE_BYTES);
-        tables.extendPack(pack, offset + length);
-        tables.countLive(pack, length);
-        tables.putList(this.#listIds[list++], row.subarray(HANDLE_BYTES));
+        if (kind === RECORD) changes.push(row);
+        else tables.putList(this.#listIds[list++], row.subarray(HANDLE_BYTES));
       });
       return records.write(Buffer.concat(changes));
     });

@@ -335,15 +335,13 @@ export async function* atOneMoment<T>(
     }
     return { copying: collection.beginSnapshot(), moment: capture(collection) };
   });
-  const either = eitherSignal(copying.signal, signal);
-  const reader = collection.vault.reader();
+  using either = eitherSignal(copying.signal, signal);
+  using reader = collection.vault.reader();
   try {
     yield* read({ ...moment, reader, signal: either.signal });
   } finally {
-    either.done();
     moment.release();
     collection.endSnapshot(copying);
-    reader.close();
   }
 }
 

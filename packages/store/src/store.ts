@@ -313,14 +313,11 @@ export class FolderStore implements Service {
       if (replacing !== undefined) await replacing;
       this.#checkWritable();
       const open = this.#collections.get(name);
-      const { signal, done } = eitherSignal(open.collection.ending.signal, options?.signal);
-      try {
-        const writing = work(open, signal);
-        open.collection.writes.add(writing);
-        return await writing.finally(() => open.collection.writes.delete(writing));
-      } finally {
-        done();
-      }
+      using either = eitherSignal(open.collection.ending.signal, options?.signal);
+      const { signal } = either;
+      const writing = work(open, signal);
+      open.collection.writes.add(writing);
+      return await writing.finally(() => open.collection.writes.delete(writing));
     });
   }
 
@@ -702,7 +699,8 @@ export class FolderStore implements Service {
       if (replaces) this.#checkWritable();
       if (!replaces || !this.#collections.has(name)) this.#checkNew(name);
       this.#reserved.add(name);
-      const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+      using either = eitherSignal(this.#closing.signal, options?.signal);
+      const { signal } = either;
       let filled: Collection | undefined;
       const { promise: replaced, resolve: isReplaced } = Promise.withResolvers<void>();
       try {
@@ -743,7 +741,6 @@ export class FolderStore implements Service {
         isReplaced();
         this.#replacing.delete(name);
         this.#reserved.delete(name);
-        done();
       }
     });
   }

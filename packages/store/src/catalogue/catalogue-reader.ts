@@ -75,7 +75,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
       this.#opened = this.#open(proof);
       this.#state = this.#opened.state();
     } catch (error) {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
       throw storageError(error, CATALOGUE);
     }
   }
@@ -135,7 +135,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
     try {
       this.#opened.close();
     } finally {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
     }
   }
 }
@@ -160,6 +160,10 @@ class FrozenCatalogue extends UnwritableCatalogue {
 
   close(): void {
     this.db.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 }
 

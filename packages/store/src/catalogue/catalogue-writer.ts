@@ -102,7 +102,7 @@ export class WritableCatalogue extends Catalogue {
       db?.close();
       guard?.close();
       this.#journal?.close();
-      this.#file.close();
+      this.#file[Symbol.dispose]();
       throw storageError(error, CATALOGUE);
     }
     closeAtExit(this);
@@ -378,7 +378,7 @@ export class WritableCatalogue extends Catalogue {
       // The last connection that can write finds an empty log, and removes it.
       for (const connection of emptied ? [this.#guard, this.db] : [this.db, this.#guard]) connection.close();
     } finally {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
     }
   }
 

@@ -280,9 +280,7 @@ export class Disk {
     });
     this.note({ kind: 'sync', path: temporary });
     written?.();
-    this.#stepSync({ kind: 'rename', path: temporary, to: path }, () =>
-      renameSync(this.path(temporary), this.path(path)),
-    );
+    this.renameSync(temporary, path);
     this.syncFolderSync(dirname(path));
   }
 }
@@ -316,7 +314,7 @@ export class PinnedDisk extends Disk {
     return file === undefined ? super.path(path) : `/dev/fd/${file}`;
   }
 
-  close(): void {
+  [Symbol.dispose](): void {
     for (const file of this.#pinned.values()) closeSync(file);
     this.#pinned.clear();
   }

@@ -279,7 +279,7 @@ export class VaultReader {
     return file;
   }
 
-  close(): void {
+  [Symbol.dispose](): void {
     for (const file of this.#files.values()) file.close();
     this.#files.clear();
   }
