@@ -3,15 +3,13 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
-import type { FolderStore } from '@hers/store';
 import type { ShardState } from '@hers/store/stages';
-import { type Changes, isOvertaken, statesOf } from './changes.ts';
+import { isCode } from './arguments.ts';
+import { isOvertaken, statesOf } from './changes.ts';
 import { DIRECTORY, decodeDirectory, isSeen, majorityOf, type PlacedCollection } from './directory.ts';
 import { InboxState } from './inbox-state.ts';
-import { type Ledger, newestOf } from './ledger.ts';
-import type { Members } from './members.ts';
-import type { Peers } from './peers.ts';
-import type { Mover } from './placement.ts';
+import { newestOf } from './ledger.ts';
+import type { ClusterNode } from './node.ts';
 import { isPassing } from './quorum.ts';
 import { type ChangeEntry, decodeEntry, decodeHome, HOME, isCurrent, readAddress, shardName } from './shard.ts';
 
@@ -24,19 +22,6 @@ export interface KeeperOptions {
   readonly copyBytesPerSecond?: number;
   /** Called with errors of background work. */
   readonly onBackgroundError?: (error: unknown) => void;
-}
-
-export interface Kept {
-  readonly name: string;
-  readonly store: FolderStore;
-  readonly ledger: Ledger;
-  readonly peers: Peers;
-  readonly members: Members;
-  readonly changes: Changes;
-  readonly mover: Mover;
-  readonly closing: AbortController;
-  /** Called with errors, of which some pass by themselves. */
-  report(error: unknown): undefined;
 }
 
 const LEFTOVER_MS = 3_600_000;
@@ -55,7 +40,7 @@ interface RepairOptions {
 }
 
 export class Keeper {
-  readonly #node: Kept;
+  readonly #node: ClusterNode;
   readonly #options: KeeperOptions;
   readonly #repairing = new Map<string, Promise<boolean>>();
   readonly #damaged = new Set<string>();
@@ -67,7 +52,7 @@ export class Keeper {
   readonly #unsettled = new Map<string, ChangeEntry>();
   #scrubbed = performance.now();
 
-  constructor(node: Kept, options: KeeperOptions) {
+  constructor(node: ClusterNode, options: KeeperOptions) {
     this.#node = node;
     this.#options = options;
   }
@@ -96,7 +81,7 @@ export class Keeper {
     for (const { shard, ...staged } of entry.shards)
       if (shards[shard]?.includes(this.#node.name))
         await this.#node.store.apply(shardName(uid, shard), staged).catch((error) => {
-          const lags = error instanceof HersError && ['NOT_FOUND', 'STALE', 'CLOSED'].includes(error.code);
+          const lags = isCode(error, 'NOT_FOUND', 'STALE', 'CLOSED');
           if (!lags) throw error;
           isWhole = false;
         });
@@ -169,7 +154,7 @@ export class Keeper {
       await this.#node.mover
         .setNodes(name, placed, move.shard, [...placed.shards[move.shard], this.#node.name])
         .catch((error) => {
-          if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+          if (!isCode(error, 'STALE')) throw error;
         });
     }
   }
@@ -239,7 +224,7 @@ export class Keeper {
     try {
       return await this.#node.store.getState(name);
     } catch (error) {
-      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+      if (isCode(error, 'NOT_FOUND')) return undefined;
       throw error;
     }
   }

@@ -12,7 +12,7 @@
 // appended publishes. It says only that something is new: what it is, the stream says.
 
 import { HersError } from '@hers/service';
-import { isObject } from './arguments.ts';
+import { isCode, isObject } from './arguments.ts';
 import { LEDGER_MS, type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
 import { NatsConnection, type NatsOptions } from './nats.ts';
 
@@ -259,7 +259,7 @@ function replyIn(answer: Uint8Array): Reply {
 }
 
 function isUnavailable(error: unknown): error is HersError {
-  return error instanceof HersError && error.code === 'UNAVAILABLE';
+  return isCode(error, 'UNAVAILABLE');
 }
 
 /** Most refusals pass: a leader is being elected, a server is starting. */

@@ -4,6 +4,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError, type Service } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import { isCode } from './arguments.ts';
 import {
   DIRECTORY,
   type Directory,
@@ -143,7 +144,7 @@ export class Members {
       try {
         await this.#options.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
       } catch (error) {
-        if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+        if (!isCode(error, 'STALE')) throw error;
         await pause(PAUSE_MS);
         continue;
       }
@@ -270,7 +271,7 @@ async function bring(service: Service, directory: Directory): Promise<void> {
       await service.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
       return;
     } catch (error) {
-      if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+      if (!isCode(error, 'STALE')) throw error;
     }
   }
 }

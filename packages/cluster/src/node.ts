@@ -5,10 +5,11 @@ import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import { isCode } from './arguments.ts';
 import { Changes } from './changes.ts';
 import { DIRECTORY, decodeDirectory, majorityOf, type NodeInfo, type PlacedCollection } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
-import { Keeper, type KeeperOptions, type Kept } from './keeper.ts';
+import { Keeper, type KeeperOptions } from './keeper.ts';
 import type { Ledger } from './ledger.ts';
 import { Members } from './members.ts';
 import { Peers } from './peers.ts';
@@ -38,7 +39,7 @@ const PAUSE_MS = 50;
 const GONE_MS = 60_000;
 const TEND_MS = 1_000;
 
-export class ClusterNode implements Kept {
+export class ClusterNode {
   readonly name: string;
   readonly store: FolderStore;
   readonly ledger: Ledger;
@@ -75,7 +76,7 @@ export class ClusterNode implements Kept {
     this.peers = new Peers({ name, own: this.shards, infoOf, connect, closing });
     const onDeleted = (uid: string) => this.changes.forget(uid);
     this.members = new Members({ name, url, store, ledger, onDeleted, closing }, this.peers);
-    this.changes = new Changes(ledger, this.peers, this.members, closing);
+    this.changes = new Changes(this);
     this.mover = new Mover(this, options.goneMs ?? GONE_MS);
     this.#keeper = new Keeper(this, options);
   }
@@ -138,7 +139,7 @@ export class ClusterNode implements Kept {
   /** Tells of an error of background work, unless it passes by itself. */
   report(error: unknown): undefined {
     // Shards that moved, or changed, while they were looked at are looked at again.
-    const passes = isPassing(error) || (error instanceof HersError && ['STALE', 'NOT_FOUND'].includes(error.code));
+    const passes = isPassing(error) || isCode(error, 'STALE', 'NOT_FOUND');
     if (!this.closing.signal.aborted && !passes) this.#options.onBackgroundError?.(error);
   }
 

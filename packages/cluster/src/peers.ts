@@ -3,7 +3,6 @@
 
 import { HersError } from '@hers/service';
 import type { NodeInfo } from './directory.ts';
-import type { Suspicion } from './quorum.ts';
 import type { ShardService } from './shard.ts';
 
 export interface PeersOptions {
@@ -17,7 +16,7 @@ export interface PeersOptions {
 
 const SUSPECT_MS = 3_000;
 
-export class Peers implements Suspicion {
+export class Peers {
   readonly #options: PeersOptions;
   readonly #peers = new Map<string, { readonly url: string; readonly service: ShardService }>();
   readonly #suspects = new Map<string, number>();

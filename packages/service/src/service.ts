@@ -382,9 +382,9 @@ export interface Service {
  * Returns the service with these methods in place of its own: to count, to watch, to fail, to
  * cheat.
  */
-export function withMethods<S extends Service>(service: S, methods: Partial<Service>): S {
+export function withMethods<S extends Service>(service: S, methods: Partial<S>): S {
   return new Proxy(service, {
-    get(target, name: keyof Service) {
+    get(target, name: keyof S & string) {
       const owner = methods[name] ? methods : target;
       const value = owner[name];
       return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(owner) : value;

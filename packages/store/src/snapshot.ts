@@ -205,12 +205,12 @@ export async function* readSnapshot(
     }
     const [kind] = bytes;
     const content = bytes.subarray(1);
-    const field = FIELD_OF[kind];
-    if (joined.begun && field !== 'blocks') throw malformed('breaks off a block');
     if (kind === PART.end) {
       announced = content;
       continue;
     }
+    const field = FIELD_OF[kind];
+    if (joined.begun && field !== 'blocks') throw malformed('breaks off a block');
     if (!field) throw malformed('holds something unknown');
     if (left[field] === 0) throw malformed(`holds more ${field} than it announces`);
     if (field === 'blocks') {
