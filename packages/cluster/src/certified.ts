@@ -1,9 +1,10 @@
 // Connections of a node that shows a certificate to others.
 
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Agent } from 'node:https';
 import { createSecureContext, getCACertificates } from 'node:tls';
 import { HersError } from '@hers/service';
+import { stampOf } from '@hers/service/target';
 
 /** By what nodes know each other, as files in PEM. */
 export interface NodeCertificate {
@@ -14,14 +15,6 @@ export interface NodeCertificate {
 }
 
 const LOOK_EVERY_MS = 2000;
-
-const stampOf = (paths: readonly string[]) =>
-  paths
-    .map((path) => {
-      const { mtimeMs, ino, size } = statSync(path);
-      return `${mtimeMs} ${ino} ${size}`;
-    })
-    .join();
 
 function agentOf({ authority, cert, key }: NodeCertificate): Agent {
   try {
@@ -47,12 +40,12 @@ export type Certified = () => Agent;
 export function certifiedBy(files: NodeCertificate): Certified {
   const paths = [files.authority, files.cert, files.key];
   let agent = agentOf(files);
-  let [stamp, looked] = [stampOf(paths), performance.now()];
+  let [stamp, looked] = [stampOf(...paths), performance.now()];
   return () => {
     if (performance.now() - looked < LOOK_EVERY_MS) return agent;
     looked = performance.now();
     try {
-      const now = stampOf(paths);
+      const now = stampOf(...paths);
       if (now === stamp) return agent;
       agent = agentOf(files);
       stamp = now;

@@ -45,7 +45,6 @@ export interface CoordinatorOptions {
   readonly shards?: number;
   /** Nodes that keep each shard; 3 by default. With two, changes stop when one of them is gone. */
   readonly replicas?: number;
-  /** What each device may leave in the inbox of a collection. */
   readonly inbox?: InboxLimits;
 }
 
@@ -361,7 +360,6 @@ export class Coordinator implements Service {
     this.#node.store.onEvaluationKeys(onLoaded);
   }
 
-  /** Ends what is under way. The node is closed as well. */
   async close(): Promise<void> {
     this.#closing.abort(new HersError('CLOSED', 'this node is closed; start it again'));
     await this.#node.close();

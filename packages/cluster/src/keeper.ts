@@ -20,7 +20,6 @@ export interface KeeperOptions {
   readonly scrubMs?: number;
   /** Bytes a second at which shards are copied to this node; 64 MiB by default. */
   readonly copyBytesPerSecond?: number;
-  /** Called with errors of background work. */
   readonly onBackgroundError?: (error: unknown) => void;
 }
 
@@ -61,7 +60,6 @@ export class Keeper {
     this.#damaged.add(shard);
   }
 
-  /** Something was appended to a topic. */
   async hear(topic: string): Promise<void> {
     if (topic === DIRECTORY) return this.#node.members.catchUp();
     const placed = Object.values(this.#node.members.directory.collections).find(({ uid }) => uid === topic);
@@ -187,7 +185,6 @@ export class Keeper {
     for (const name of this.#leftover.keys()) if (!found.has(name)) this.#leftover.delete(name);
   }
 
-  /** Reads all files from time to time. */
   async check(): Promise<void> {
     if (performance.now() - this.#scrubbed < (this.#options.scrubMs ?? SCRUB_MS)) return;
     this.#scrubbed = performance.now();

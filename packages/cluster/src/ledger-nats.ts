@@ -52,7 +52,6 @@ interface Written extends LedgerEntry {
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-/** Opens the ledger; makes its stream where there is none. */
 export async function openNatsLedger(options: NatsLedgerOptions): Promise<NatsLedger> {
   const ledger = new NatsLedger(options);
   try {

@@ -26,7 +26,6 @@ export interface MembersOptions {
   readonly url: string;
   readonly store: FolderStore;
   readonly ledger: Ledger;
-  /** Called with collections that are no more. */
   readonly onDeleted: (uid: string) => void;
   readonly closing: AbortSignal;
 }
@@ -186,7 +185,6 @@ export class Members {
     if (entry) await this.#adopt(decodeDirectory(entry.content));
   }
 
-  /** Empties a node, or lets it take shards again. */
   drain(node: string, draining: boolean): Promise<void> {
     return this.change((directory) => {
       const info = Object.hasOwn(directory.nodes, node) ? directory.nodes[node] : undefined;

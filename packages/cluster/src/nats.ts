@@ -253,7 +253,6 @@ function firstEvent<T>(socket: Socket, parser: Parser, pick: (event: Event) => T
   });
 }
 
-/** Cuts what comes into events. */
 class Parser {
   #rest: Buffer = Buffer.alloc(0);
 

@@ -25,7 +25,6 @@ export interface NodeOptions extends KeeperOptions {
   /** The same behind its fence, where it is served before the node is made. */
   readonly shards?: (calls: ClusterCalls) => ShardService;
   readonly ledger: Ledger;
-  /** Opens a connection to another node. */
   readonly connect: (name: string, info: NodeInfo) => ShardService;
   /** Milliseconds between two looks at what lags; a second by default. */
   readonly tendMs?: number;

@@ -8,7 +8,6 @@ import type { ShardService } from './shard.ts';
 export interface PeersOptions {
   readonly name: string;
   readonly own: ShardService;
-  /** What the directory says of a node. */
   readonly infoOf: (node: string) => NodeInfo | undefined;
   readonly connect: (name: string, info: NodeInfo) => ShardService;
   readonly closing: AbortSignal;

@@ -31,14 +31,12 @@ interface Pending {
   readonly shard: PlacedShard;
   /** Nodes that were asked in vain. */
   readonly failed: Set<string>;
-  /** What each of them said. */
   readonly errors: unknown[];
 }
 
 export interface SearchShardsOptions {
   readonly signal: AbortSignal;
   readonly views?: boolean | undefined;
-  /** Called with nodes that fail or are silent. */
   readonly onSuspect: (node: string) => void;
   /** Leaves out shards of which no replica answers, instead of failing. */
   readonly partial?: boolean | undefined;

@@ -52,7 +52,6 @@ export class ShardSnapshot {
     return new ShardSnapshot(decodeSnapshotHeader(first.value), frames, stream);
   }
 
-  /** What it holds: the kind of each part, and its content. */
   async *parts(): AsyncGenerator<{ readonly kind: number; readonly content: Uint8Array }> {
     let announced: Uint8Array | undefined;
     for await (const frame of this.#frames) {

@@ -16,14 +16,12 @@ import { decodeHome, HOME, readAddress, type ShardService, shardName } from './s
 export interface NodeStatus {
   readonly name: string;
   readonly url: string;
-  /** Why it does not answer, if it does not. */
   readonly error?: string;
   /** Shards that it keeps, and their bytes on its disk. */
   readonly shards: number;
   readonly bytes: number;
   /** Shards that it should have and lacks, or has an older version of. */
   readonly lagging: number;
-  /** It is being emptied. */
   readonly draining: boolean;
 }
 
@@ -62,7 +60,6 @@ export interface ClusterStatus {
 
 /** What the folder of a node says about its cluster. */
 export interface FolderStatus {
-  /** The nodes that it knows. */
   readonly nodes: readonly string[];
   /** Collections of the cluster, and shards in this folder. */
   readonly collections: number;

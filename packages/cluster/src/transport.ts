@@ -228,7 +228,6 @@ export async function* answerTo({
 const causeOf = (error: unknown) => (error as { cause: Error & { code?: string } }).cause;
 const isClosed = (error: unknown) => ['ECONNRESET', 'EPIPE'].includes(causeOf(error).code ?? '');
 
-/** The error that a node refused a question with. */
 async function refusal(status: number, pieces: PieceReader): Promise<HersError> {
   let text = Buffer.alloc(0);
   for (let next = await pieces.read(); next.value && text.length <= REASON_BYTES; next = await pieces.read())

@@ -384,7 +384,6 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
   ];
 }
 
-/** Makes the text when it is first wanted. */
 function once(make: () => string): () => string {
   let made: string | undefined;
   return () => (made ??= make());

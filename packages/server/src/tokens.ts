@@ -3,11 +3,10 @@
 // at with every request, so what is revoked is refused from then on.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { open, readFile, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HersError, isCollectionName, PARTITION_BYTES } from '@hers/service';
-import { isFileThere, renameOverFile } from '@hers/service/target';
+import { isFileThere, renameOverFile, stampOf } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import type { Scope } from './routes.ts';
 
@@ -57,7 +56,6 @@ const OF_ALL = '0'.repeat(2 * PARTITION_BYTES);
 /** Of one token: every request looks them up. */
 const MAX_PARTITIONS = 1000;
 
-/** Whether these are handles of partitions. */
 function arePartitions(partitions: unknown): partitions is readonly string[] {
   return (
     Array.isArray(partitions) &&
@@ -67,7 +65,6 @@ function arePartitions(partitions: unknown): partitions is readonly string[] {
   );
 }
 
-/** The number of a device. */
 const isDevice = (x: unknown) => Number.isInteger(x) && (x as number) >= 1 && (x as number) < 2 ** 32;
 
 /**
@@ -267,8 +264,7 @@ export class TokenCheck {
   async #refresh(): Promise<void> {
     let stamp: string;
     try {
-      const { mtimeMs, ino, size } = statSync(this.#path);
-      stamp = `${mtimeMs} ${ino} ${size}`;
+      stamp = stampOf(this.#path);
     } catch {
       this.#stamp = '';
       this.#tokens = new Map();

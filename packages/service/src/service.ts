@@ -66,7 +66,6 @@ export interface Change {
   readonly droppedLists?: Ids;
 }
 
-/** The fields of a change. */
 export const CHANGE_FIELDS: OptionNames<Change> = {
   expected: true,
   manifest: true,

@@ -1,7 +1,7 @@
 // Where a file may be written: under a new name, or over a file. Whatever else has the name (a
 // device, a pipe, a folder, a link) is somebody's, and stays as it is.
 
-import { constants, lstatSync, renameSync, type Stats } from 'node:fs';
+import { constants, lstatSync, renameSync, type Stats, statSync } from 'node:fs';
 import { HersError } from '@hers/scheme';
 
 /** What is at a path, in words; nothing where it is a file. */
@@ -46,3 +46,9 @@ export function renameOverFile(from: string, to: string): void {
  * and a pipe is not waited for.
  */
 export const AS_FILE: number = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+
+/** Changes when one of these files does. Throws where one is missing. */
+export function stampOf(...paths: readonly string[]): string {
+  const stamp = ({ mtimeMs, ino, size }: Stats) => `${mtimeMs} ${ino} ${size}`;
+  return paths.map((path) => stamp(statSync(path))).join();
+}

@@ -204,7 +204,6 @@ export class Collection {
     for (const source of this.sources) source.letGo();
   }
 
-  /** Releases everything after the collection was deleted. */
   dropAll(): void {
     this.blocks.clear();
     for (const source of this.sources) source.live.clear();
@@ -355,7 +354,6 @@ function deleteRow(catalogue: Catalogue, number: number): void {
   catalogue.prepare('DELETE FROM collections WHERE key = ?').run(number);
 }
 
-/** Removes a collection from the catalogue. */
 export function dropRow(catalogue: Catalogue, number: number): void {
   catalogue.transaction(
     () => {

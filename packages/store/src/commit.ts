@@ -48,7 +48,6 @@ interface Draft {
   readonly lists: readonly { readonly id: Uint8Array; readonly batch: { readonly rows: Buffer } }[];
   readonly droppedLists: Ids;
   readonly stages: readonly StageId[];
-  /** Whether anything is removed. */
   readonly loses: boolean;
 }
 
@@ -144,7 +143,6 @@ function checkBasis(collection: Collection, basis: string): void {
 const forked = ({ name }: Collection) =>
   new HersError('STALE', `${name} has its version by another change than others have; it is to be copied from them`);
 
-/** Makes a change. */
 async function adopt(
   collection: Collection,
   change: Omit<ShardChange, 'basis'>,

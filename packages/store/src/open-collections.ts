@@ -17,10 +17,8 @@ export interface OpenCollection {
 }
 
 export interface OpenCollectionsOptions {
-  /** Aborted when the folder is closed. */
   readonly closing: AbortSignal;
   readonly quietMs: number | undefined;
-  /** Called with errors of background work. */
   readonly report: (error: unknown) => void;
 }
 

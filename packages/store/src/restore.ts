@@ -16,7 +16,6 @@ import { malformed, readSnapshot, type SnapshotHeader, type SnapshotPart } from 
 const BATCH_BYTES = 2 ** 25;
 const ENTRY_COST = 256;
 
-/** Pieces, until the consumer stops. */
 async function* until(pieces: Many<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   for await (const piece of pieces) {
     signal.throwIfAborted();

@@ -265,7 +265,6 @@ class BlockPieces {
     this.#filled = end;
   }
 
-  /** All of them. */
   take(): Uint8Array {
     const whole = this.#bytes.subarray(0, this.#filled);
     this.#bytes = new Uint8Array(0);

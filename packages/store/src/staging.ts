@@ -165,7 +165,6 @@ function named(kind: string, hash: Uint8Array): Uint8Array {
   return sha256(Buffer.concat([Buffer.from(kind), hash]));
 }
 
-/** The pieces, joined. */
 async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

@@ -153,7 +153,12 @@ export class FolderStore implements Service {
   readonly #reserved = new Set<string>();
   /** Collections whose newer copy is about to take their place: changes wait for it. */
   readonly #replacing = new Map<string, Promise<void>>();
-  readonly #holdsShards: boolean;
+  /**
+   * Whether this is the folder of a node, whose collections are shards.
+   *
+   * @internal
+   */
+  readonly holdsShards: boolean;
   readonly #running = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   #kernel: Promise<Kernel> | undefined;
@@ -181,8 +186,8 @@ export class FolderStore implements Service {
     try {
       checkFormat(this.#disk);
       if (this.#lock) makeLayout(this.#disk, options.shards ? 'shards' : 'store');
-      this.#holdsShards = holdsShards(this.#disk);
-      if (options.shards && !this.#holdsShards)
+      this.holdsShards = holdsShards(this.#disk);
+      if (options.shards && !this.holdsShards)
         throw new HersError(
           'INVALID_ARGUMENT',
           `${folder} is a gallery of its own, and no folder of a node; choose an empty one`,
@@ -198,7 +203,7 @@ export class FolderStore implements Service {
         assembler: this.#assembler,
         kernel: () => this.#openKernel(),
         evaluators: this.#evaluators,
-        holdsShards: this.#holdsShards,
+        holdsShards: this.holdsShards,
       };
       this.#collections = new OpenCollections(shared, {
         closing: this.#closing.signal,
@@ -321,7 +326,6 @@ export class FolderStore implements Service {
     });
   }
 
-  /** Throws if this process may only read. */
   #checkWritable(): void {
     this.#checkOpen();
     const damage = this.#lock && this.#catalogue.damageOf();
@@ -353,7 +357,7 @@ export class FolderStore implements Service {
   }
 
   get #kind() {
-    return { keepsStages: this.#holdsShards };
+    return { keepsStages: this.holdsShards };
   }
 
   #checkNew(name: string): void {
@@ -438,7 +442,7 @@ export class FolderStore implements Service {
    */
   prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
     return this.#write(name, undefined, ({ collection }) => {
-      if (!this.#holdsShards) throw new HersError('INVALID_ARGUMENT', 'only shards stage changes; commit it');
+      if (!this.holdsShards) throw new HersError('INVALID_ARGUMENT', 'only shards stage changes; commit it');
       return prepareChange(collection, change, options);
     });
   }
@@ -581,15 +585,6 @@ export class FolderStore implements Service {
    */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
     return this.#collections.damaged();
-  }
-
-  /**
-   * Whether this is the folder of a node, whose collections are shards.
-   *
-   * @internal
-   */
-  get holdsShards(): boolean {
-    return this.#holdsShards;
   }
 
   /** Whether the store is read-only: this process only reads, or the folder is damaged. */
@@ -773,7 +768,7 @@ export class FolderStore implements Service {
     for (const collection of this.#collections.all()) {
       await collection.idle();
       // Staged data that was never committed is removed. Data left by a crash goes to lost+found.
-      if (!this.#holdsShards)
+      if (!this.holdsShards)
         for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
       await collection.past.clear();
     }

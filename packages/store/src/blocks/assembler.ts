@@ -55,9 +55,7 @@ export class Assembler {
 }
 
 export interface Assembled {
-  /** The length of the file. */
   readonly bytes: number;
-  /** See `segmentName`. */
   readonly name: string;
 }
 

@@ -23,7 +23,6 @@ const TRIES = 20;
 const PAUSE_MS = 25;
 const BUSY_MS = 5000;
 
-/** Reads and refuses to write. */
 abstract class UnwritableCatalogue extends Catalogue {
   readonly isReadOnly = true;
 

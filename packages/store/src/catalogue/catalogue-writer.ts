@@ -64,7 +64,10 @@ export class WritableCatalogue extends Catalogue {
   #sums: PageSums | undefined;
   #journal: Journal | undefined;
   #mark: Mark;
-  #deleted: ReadonlySet<number> = new Set();
+  /** Numbers of recently deleted collections. Some of their files may be left. */
+  readonly deleted: ReadonlySet<number>;
+  /** Whether the sums had to be computed again, because SQLite copied the log without them. */
+  readonly areSumsBehind: boolean;
   readonly #waiting: Waiting[] = [];
   /** Length of the journal after its last rewrite. */
   #journalBytes = 0;
@@ -82,6 +85,8 @@ export class WritableCatalogue extends Catalogue {
   constructor(disk: Disk, isInUse: boolean) {
     super(disk);
     const proof = examineFile(disk, isInUse);
+    this.areSumsBehind = proof.areSumsBehind;
+    this.deleted = proof.journal?.gone ?? new Set();
     // SQLite would roll it back into the database.
     if (!proof.isNew && disk.sizeSync(ROLLBACK) !== undefined) setAside(disk, ROLLBACK);
     // Before the database: so the journal is at most one transaction behind the database.
@@ -109,11 +114,6 @@ export class WritableCatalogue extends Catalogue {
     fault('catalogue.made');
   }
 
-  /** Numbers of recently deleted collections. Some of their files may be left. */
-  get deleted(): ReadonlySet<number> {
-    return this.#deleted;
-  }
-
   /** New collections get higher numbers than this: files with lower numbers may still exist. */
   keepNumbersAbove(highest: number): void {
     if (this.number('SELECT coalesce(max(seq), 0) FROM sqlite_sequence') >= highest) return;
@@ -123,16 +123,7 @@ export class WritableCatalogue extends Catalogue {
     });
   }
 
-  /** Whether the sums had to be computed again, because SQLite copied the log without them. */
-  get areSumsBehind(): boolean {
-    return this.#areSumsBehind;
-  }
-
-  #areSumsBehind = false;
-
   #begin(proof: Proof): void {
-    this.#areSumsBehind = proof.areSumsBehind;
-    this.#deleted = proof.journal?.gone ?? new Set();
     this.takeDamage(proof, this.db);
     this.#mark = this.#markOf(proof);
     if (this.damageOf()) return;

@@ -25,7 +25,6 @@ interface Damage {
   readonly isCertain: boolean;
 }
 
-/** A catalogue as it can be read. */
 export abstract class Catalogue {
   protected readonly disk: Disk;
   protected abstract readonly db: DatabaseSync;

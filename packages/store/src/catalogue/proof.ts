@@ -44,7 +44,6 @@ export interface Proof {
    * damaged.
    */
   readonly doubt: HersError | undefined;
-  /** Nothing was ever committed. */
   readonly isNew: boolean;
   /**
    * SQLite has copied the log by itself, as it does when a thread that has the folder open is

@@ -218,7 +218,6 @@ export class Tables {
     return this.#putRecords('INSERT OR IGNORE', rows);
   }
 
-  /** Inserts rows, or replaces them. */
   replaceRecords(rows: Uint8Array): void {
     this.#putRecords('INSERT OR REPLACE', rows);
   }
@@ -366,7 +365,6 @@ export class Tables {
     return this.#all(select, number, limit);
   }
 
-  /** Returns the number of the new item. */
   putInbox(item: { device: number; nonce: Uint8Array; posted: number; envelope: Uint8Array }): number {
     this.#sql('UPDATE posted_# SET last = last + 1, items = items + 1, bytes = bytes + ?').run(item.envelope.length);
     const { last } = this.inbox();
@@ -379,7 +377,6 @@ export class Tables {
     for (const number of numbers) this.#dropInbox('number = ?', number);
   }
 
-  /** Drops items that came before this time. */
   expireInbox(before: number): void {
     const first = this.#get<InboxItem>('SELECT posted FROM inbox_# ORDER BY number LIMIT 1');
     if (first && first.posted < before) this.#dropInbox('posted < ?', before);
@@ -403,7 +400,6 @@ export class Tables {
     return this.#all('SELECT pack, ends, live FROM packs_# ORDER BY pack');
   }
 
-  /** A committed entry of the pack ends here. */
   extendPack(pack: number, ends: number): void {
     this.#sql('INSERT INTO packs_# VALUES (?, ?, 0) ON CONFLICT DO UPDATE SET ends = max(ends, excluded.ends)').run(
       pack,

@@ -13,9 +13,7 @@ export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => Asy
 
 /** The lists of a collection that hold keys. */
 export interface KeyLists {
-  /** The id of the collection. */
   readonly id: Uint8Array;
-  /** Aborted when the collection ends. */
   readonly ending: AbortSignal;
   has(list: Uint8Array): boolean;
   readonly read: ReadLists;
@@ -46,7 +44,6 @@ export type EvaluationRequest =
   | {
       readonly kind: 'pack';
       readonly number: number;
-      /** Responses to the expanded query, one after the other. */
       readonly responses: Uint8Array;
       readonly lengths: readonly number[];
     }
@@ -140,7 +137,6 @@ export class Evaluators {
     this.#idleMs = idleMs;
   }
 
-  /** How many sets of keys are in memory, and how many bytes they are. */
   get loaded(): { readonly sets: number; readonly bytes: number } {
     const all = [...this.#entries.values()];
     return { sets: all.length, bytes: all.reduce((sum, { keys }) => sum + keys.bytes, 0) };

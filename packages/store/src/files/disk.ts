@@ -102,7 +102,6 @@ export class Disk {
     this.#watcher?.after?.(step);
   }
 
-  /** A new file. */
   create(path: string): DiskFile {
     const file = this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx', MODE));
     return new DiskFile(this.#step.bind(this), file, path);
@@ -129,7 +128,6 @@ export class Disk {
     return this.#step({ kind: 'rename', path, to }, () => rename(this.path(path), this.path(to)));
   }
 
-  /** Removes a file if it exists. */
   remove(path: string): Promise<void> {
     return this.#step({ kind: 'remove', path }, () => rm(this.path(path), { force: true }));
   }

@@ -32,7 +32,6 @@ export interface SalvageOptions {
   readonly signal: AbortSignal;
   /** A folder that cannot be written is read without its lock. */
   readonly mayBeReadOnly?: boolean;
-  /** Called with the number of bytes read. */
   readonly onBytes?: (bytes: number) => void;
 }
 
@@ -114,7 +113,6 @@ function journalOf(disk: Disk): JournalContent | undefined {
   }
 }
 
-/** Holds all that a folder is salvaged from. */
 interface Folder {
   readonly disk: Disk;
   readonly lock: FolderLock | undefined;
@@ -190,7 +188,6 @@ export class Salvage {
     return ours.length > 0 ? ours : [...journalled, ...collections];
   }
 
-  /** Whether a pack says that it belongs to this collection. */
   hasPacks(id: Uint8Array): boolean {
     return this.#in.owners.has(hex(id));
   }
@@ -256,7 +253,6 @@ export class Salvage {
 
   // — blocks —
 
-  /** Every place where blocks may be. */
   blockPlaces(): Promise<BlockPlace[]> {
     const rowsOf = (path: string) => this.#in.catalogue.segments.get(path);
     return blockPlaces(this.#in.disk, this.#in.files, rowsOf, (path, range) => this.#spoil(path, range));
@@ -305,7 +301,6 @@ export async function* snapshotOf(
 export type FileKind = 'pack' | 'block' | 'segment';
 
 export interface FolderFile {
-  /** Within the folder. */
   readonly path: string;
   readonly kind: FileKind;
   readonly size: number;

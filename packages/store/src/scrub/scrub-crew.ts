@@ -90,7 +90,6 @@ export class ScrubCrew {
     return thread;
   }
 
-  /** Stops all tasks. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const { reject } of this.#queue.splice(0)) reject(ended());

@@ -35,7 +35,6 @@ export interface ScrubOptions extends Omit<CallOptions, 'partitions'> {
   readonly threads?: number;
 }
 
-/** One run over a folder. */
 export class Scrub {
   readonly #crew: ScrubCrew;
   readonly #onProgress: ScrubOptions['onProgress'];
@@ -49,7 +48,6 @@ export class Scrub {
     this.#crew = new ScrubCrew(bytes, options.threads);
   }
 
-  /** Adds to the bytes done. */
   tell(bytes: number): void {
     this.#done += bytes;
     // Data written since the scrub began is read too, but does not change the total.
