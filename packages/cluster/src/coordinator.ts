@@ -42,10 +42,10 @@ export interface CoordinatorOptions {
   /** Known to all nodes and to nobody else. */
   readonly secret: string;
   /** Shards of a new collection; 16 by default. */
-  readonly shards?: number;
+  readonly shards?: number | undefined;
   /** Nodes that keep each shard; 3 by default. With two, changes stop when one of them is gone. */
-  readonly replicas?: number;
-  readonly inbox?: InboxLimits;
+  readonly replicas?: number | undefined;
+  readonly inbox?: InboxLimits | undefined;
 }
 
 const DEFAULT_SHARDS = 16;

@@ -18,9 +18,9 @@ import { NatsConnection, type NatsOptions } from './nats.ts';
 
 export interface NatsLedgerOptions extends NatsOptions {
   /** Tells clusters apart that share a NATS; `hers` by default. */
-  readonly cluster?: string;
+  readonly cluster?: string | undefined;
   /** Servers that keep the stream: 3 by default, 1 where NATS is a single server. */
-  readonly replicas?: number;
+  readonly replicas?: number | undefined;
 }
 
 const START_MS = 60_000;

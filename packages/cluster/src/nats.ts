@@ -19,7 +19,7 @@ export interface NatsOptions {
   /** `nats://user:password@host:4222` each, or `tls://…`. */
   readonly servers: readonly string[];
   /** PEM, for TLS: who signs the servers, and who this node is. */
-  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined;
 }
 
 const DEFAULT_PORT = 4222;

@@ -40,6 +40,7 @@ const TEND_MS = 1_000;
 
 export class ClusterNode {
   readonly name: string;
+  readonly url: string;
   readonly store: FolderStore;
   readonly ledger: Ledger;
   readonly closing: AbortController = new AbortController();
@@ -60,6 +61,7 @@ export class ClusterNode {
     const { name, url, store, ledger, connect } = options;
     this.#options = options;
     this.name = name;
+    this.url = url;
     this.store = store;
     this.ledger = ledger;
     const calls: ClusterCalls = {
@@ -70,11 +72,8 @@ export class ClusterNode {
       knowsDirectory: () => this.members.isSure,
     };
     this.shards = options.shards?.(calls) ?? fencedShards(store, () => calls);
-    const closing = this.closing.signal;
-    const infoOf = (node: string) => this.members.infoOf(node);
-    this.peers = new Peers({ name, own: this.shards, infoOf, connect, closing });
-    const onDeleted = (uid: string) => this.changes.forget(uid);
-    this.members = new Members({ name, url, store, ledger, onDeleted, closing }, this.peers);
+    this.peers = new Peers(this, connect);
+    this.members = new Members(this);
     this.changes = new Changes(this);
     this.mover = new Mover(this, options.goneMs ?? GONE_MS);
     this.#keeper = new Keeper(this, options);
@@ -83,8 +82,7 @@ export class ClusterNode {
   /** Whether this folder has been a node before, at this address. */
   async isKnown(): Promise<boolean> {
     const known = await this.store.getManifest(DIRECTORY).catch(() => undefined);
-    const { name, url } = this.#options;
-    return known !== undefined && decodeDirectory(known.manifest).nodes[name]?.url === url;
+    return known !== undefined && decodeDirectory(known.manifest).nodes[this.name]?.url === this.url;
   }
 
   /** Reads what it knows, joins the cluster, and begins to follow the ledger. */

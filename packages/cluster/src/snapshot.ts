@@ -94,7 +94,8 @@ export class Filling {
   readonly #header: SnapshotHeader;
   readonly #make: () => Promise<PlacedCollection>;
   readonly #signal: AbortSignal;
-  #placed: PlacedCollection | undefined;
+  /** Once the shards are made. */
+  placed: PlacedCollection | undefined;
   #versions: number[] = [];
   #waiting: Restored[] = [];
   #bytes = 0;
@@ -107,11 +108,6 @@ export class Filling {
     this.#signal = signal;
   }
 
-  /** Once the shards are made. */
-  get placed(): PlacedCollection | undefined {
-    return this.#placed;
-  }
-
   async take(part: Restored): Promise<void> {
     this.#waiting.push(part);
     this.#bytes += (part.kind === 'block' ? part.encoded : part.content).length;
@@ -119,7 +115,7 @@ export class Filling {
   }
 
   async #flush(): Promise<PlacedCollection> {
-    const placed = (this.#placed ??= await this.#make());
+    const placed = (this.placed ??= await this.#make());
     if (this.#versions.length === 0) this.#versions = placed.shards.map(() => FIRST_VERSION);
     const shards = Map.groupBy(this.#waiting, (part) => shardOf(idOf(part), placed.shards.length));
     this.#waiting = [];

@@ -58,7 +58,6 @@ export interface ClusterStatus {
   readonly moves: readonly MoveStatus[];
 }
 
-/** What the folder of a node says about its cluster. */
 export interface FolderStatus {
   readonly nodes: readonly string[];
   /** Collections of the cluster, and shards in this folder. */
@@ -68,7 +67,6 @@ export interface FolderStatus {
   readonly leftover: number;
 }
 
-/** Reads it from the folder alone. */
 export async function folderStatus(store: Service): Promise<FolderStatus> {
   const directory = decodeDirectory((await store.getManifest(DIRECTORY)).manifest);
   const uids = new Set(Object.values(directory.collections).map(({ uid }) => uid));

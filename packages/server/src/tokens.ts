@@ -103,6 +103,8 @@ const publicPart = ({ hash: _, ...token }: StoredToken): Token => token;
 
 /**
  * Reads and changes a token file.
+ *
+ * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
  */
 export class TokenStore {
   /** Of the file that keeps the hashes. */
@@ -126,11 +128,7 @@ export class TokenStore {
     }
   }
 
-  /**
-   * All that are valid.
-   *
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
-   */
+  /** All that are valid. */
   async list(): Promise<Token[]> {
     return (await this.#read()).tokens.map(publicPart);
   }
@@ -144,7 +142,6 @@ export class TokenStore {
    *   can have, partitions without a collection, with scope admin, or not given by their handles,
    *   or a device without scope device and a collection; where its path is no file, but a folder or
    *   a link.
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
    * @throws {HersError} LOCKED: where another process has held the file for five seconds.
    * @example
    * const { secret } = await new TokenStore('./tokens.json').create({ scope: 'search' });
@@ -198,7 +195,6 @@ export class TokenStore {
    * @param id - Its public part, as `list` shows it.
    * @throws {HersError} NOT_FOUND: where there is none of this id.
    * @throws {HersError} INVALID_ARGUMENT: where its path is no file, but a folder or a link.
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
    * @throws {HersError} LOCKED: where another process has held the file for five seconds.
    */
   async revoke(id: string): Promise<Token> {

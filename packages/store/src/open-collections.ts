@@ -4,9 +4,10 @@
 
 import { type CallOptions, eitherSignal, HersError } from '@hers/service';
 import { damaged, storageError } from './base/storage-errors.ts';
+import type { CollectionRow } from './catalogue/catalogue.ts';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import type { WritableCatalogue } from './catalogue/catalogue-writer.ts';
-import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
+import { Collection, type Folder, noSuchCollection } from './collection.ts';
 import { PinnedDisk } from './files/disk.ts';
 import { CATALOGUE } from './files/layout.ts';
 import { Upkeep } from './upkeep.ts';
@@ -42,18 +43,13 @@ export class OpenCollections {
     this.#options = options;
   }
 
-  #rows(): CollectionRow[] {
-    const select = 'SELECT key AS number, name, id, descriptor FROM collections';
-    return this.folder.catalogue.prepare(select).all() as unknown as CollectionRow[];
-  }
-
   /**
    * Opens the collections of a folder that this process writes. Returns the rows of those without a
    * name.
    */
   load(catalogue: WritableCatalogue): CollectionRow[] {
     const nameless: CollectionRow[] = [];
-    for (const row of this.#rows()) {
+    for (const row of catalogue.collections()) {
       if (row.name === null) nameless.push(row);
       else if (catalogue.damageOf(row.number)) this.#damaged.set(row.name, row);
       else this.add(new Collection(this.folder, row));
@@ -64,7 +60,7 @@ export class OpenCollections {
   /** Opens the collections of a folder that another process may write, as of one commit. */
   look(catalogue: ReadableCatalogue): void {
     catalogue.atOnce(() => {
-      const rows = this.#rows().filter(({ name }) => name !== null);
+      const rows = catalogue.collections().filter(({ name }) => name !== null);
       const numbers = new Set(rows.map(({ number }) => number));
       this.#damaged.clear();
       for (const [name, { collection }] of this.#open) {

@@ -139,7 +139,11 @@ async function openFastest(): Promise<Kernel> {
   return (await openKernel()).kernel;
 }
 
-/** A store in a folder: `openStore` makes one. */
+/**
+ * A store in a folder: `openStore` makes one.
+ *
+ * @throws {HersError} CLOSED: after `close`.
+ */
 export class FolderStore implements Service {
   readonly #disk: Disk;
   readonly #lock: FolderLock | undefined;
@@ -350,14 +354,12 @@ export class FolderStore implements Service {
       checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
       checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
       checkWhole(created.manifest);
-      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION }, this.#kind);
-      this.#collections.add(new Collection(this.#collections.folder, { number, name, ...copyOf(created) }));
+      // Copies: the caller may use its memory again.
+      const [id, descriptor] = [new Uint8Array(created.id), new Uint8Array(created.descriptor)];
+      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION }, this.holdsShards);
+      this.#collections.add(new Collection(this.#collections.folder, { number, name, id, descriptor }));
       fault('collection.made');
     });
-  }
-
-  get #kind() {
-    return { keepsStages: this.holdsShards };
   }
 
   #checkNew(name: string): void {
@@ -580,9 +582,7 @@ export class FolderStore implements Service {
 
   // — upkeep —
 
-  /**
-   * Collections that cannot be opened, because their part of the catalogue is damaged.
-   */
+  /** Collections that cannot be opened, because their part of the catalogue is damaged. */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
     return this.#collections.damaged();
   }
@@ -592,11 +592,7 @@ export class FolderStore implements Service {
     return this.#catalogue.isReadOnly;
   }
 
-  /**
-   * The process that writes to the folder now, if this one only reads.
-   *
-   * @throws {HersError} CLOSED: after `close`.
-   */
+  /** The process that writes to the folder now, if this one only reads. */
   writer(): string | undefined {
     this.#checkOpen();
     return this.#lock ? undefined : writerNow(this.#disk);
@@ -605,7 +601,6 @@ export class FolderStore implements Service {
   /**
    * Data that the catalogue does not name, and that is kept for a while.
    *
-   * @throws {HersError} CLOSED: after `close`.
    * @throws {HersError} STORAGE: where the folder cannot be read.
    */
   setAside(): SetAside[] {
@@ -620,8 +615,6 @@ export class FolderStore implements Service {
   /**
    * Every file that the catalogue names, with the damage that shows without reading it: the file is
    * missing, or has another length.
-   *
-   * @throws {HersError} CLOSED: after `close`.
    */
   lengths(): Scrubbed[] {
     this.#checkOpen();
@@ -637,7 +630,6 @@ export class FolderStore implements Service {
    *
    * @param options - A signal, a number of threads, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {HersError} CLOSED: after `close`.
    * @throws {HersError} STORAGE: where a file cannot be read at all.
    * @example
    * for await (const { file, damage } of store.scrub())
@@ -702,7 +694,7 @@ export class FolderStore implements Service {
         await fillFromSnapshot(
           pieces,
           (header) => {
-            const number = createRow(this.#catalogue, null, header, this.#kind);
+            const number = createRow(this.#catalogue, null, header, this.holdsShards);
             filled = new Collection(this.#collections.folder, { number, name: null, ...header });
             return filled;
           },
@@ -793,8 +785,4 @@ async function settled(all: Iterable<Promise<unknown>>, withinMs: number): Promi
   });
   await Promise.race([Promise.allSettled(all), late]);
   clearTimeout(timer);
-}
-
-function copyOf({ id, descriptor }: { id: Uint8Array; descriptor: Uint8Array }) {
-  return { id: new Uint8Array(id), descriptor: new Uint8Array(descriptor) };
 }

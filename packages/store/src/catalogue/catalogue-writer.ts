@@ -13,6 +13,7 @@ import { Catalogue } from './catalogue.ts';
 import { Journal, type JournalPart, type Mark } from './journal.ts';
 import { PageSums } from './page-sums.ts';
 import { after, examineFile, ofLog, openShared, type Proof, ROLLBACK, type SharedFile } from './proof.ts';
+import { Tables } from './tables.ts';
 import { readWal } from './wal.ts';
 
 /** Size of the log at which it is copied into the database. */
@@ -174,18 +175,11 @@ export class WritableCatalogue extends Catalogue {
   /** What the journal must hold about all collections. */
   #contents(): JournalPart[] {
     const parts: JournalPart[] = [];
-    const rows = this.db.prepare('SELECT key AS number, name, id, descriptor FROM collections').all() as unknown as {
-      number: number;
-      name: string | null;
-      id: Uint8Array;
-      descriptor: Uint8Array;
-    }[];
-    for (const { number, name, id, descriptor } of rows) {
+    for (const { number, name, id, descriptor } of this.collections()) {
       const seeds = this.db.prepare(`SELECT id, seed FROM blocks_${number}`).all();
       parts.push({ number, seeds: seeds as unknown as { id: Uint8Array; seed: Uint8Array }[] });
       if (name === null) continue;
-      const current = this.db.prepare(`SELECT version, manifest FROM current_${number}`).get();
-      const { version, manifest } = current as unknown as { version: number; manifest: Uint8Array };
+      const { version, manifest } = new Tables(this, number).manifest();
       parts.push({ collection: { number, name, id, descriptor, version, manifest } });
     }
     return parts;

@@ -83,7 +83,6 @@ export class RecordIndex {
     return this.#lastBatch;
   }
 
-  /** Whether a merge is due. */
   get ripe(): boolean {
     return this.fresh >= MERGE_AT && this.fresh >= this.#due();
   }

@@ -11,7 +11,6 @@ import { Thread } from '../base/thread.ts';
 
 export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<Uint8Array>;
 
-/** The lists of a collection that hold keys. */
 export interface KeyLists {
   readonly id: Uint8Array;
   readonly ending: AbortSignal;

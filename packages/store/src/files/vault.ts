@@ -159,7 +159,6 @@ export class Vault {
     });
   }
 
-  /** Later entries go to a new pack. */
   startNewPack(): Promise<void> {
     return this.#queue.run(async () => {
       this.#active = this.#tail = undefined;

@@ -192,7 +192,6 @@ export class Salvage {
     return this.#in.owners.has(hex(id));
   }
 
-  /** What the journal or the catalogue knows about a block. */
   knownBlock(id: string): KnownBlock {
     const { hash, seed } = this.#in.catalogue.blocks.get(id) ?? {};
     for (const { seeds } of this.#in.journal?.collections.values() ?? []) {

@@ -258,7 +258,6 @@ class CollectionScrub {
   }
 }
 
-/** Whether the segment and the catalogue agree about a block. */
 function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, block: StoredBlock): boolean {
   const entry = header.blocks[block.position];
   return isAt(header, block) && entry.first === block.first && entry.count === block.count;
