@@ -1,10 +1,10 @@
-// `fetch` for a node that shows a certificate: the one of Node cannot.
+// Connections of a node that shows a certificate to others.
 
-import { readFileSync, statSync } from 'node:fs';
-import { Agent, request } from 'node:https';
-import { pipeline } from 'node:stream/promises';
+import { readFileSync } from 'node:fs';
+import { Agent } from 'node:https';
 import { createSecureContext, getCACertificates } from 'node:tls';
 import { HersError } from '@hers/service';
+import { stampOf } from '@hers/service/target';
 
 /** By what nodes know each other, as files in PEM. */
 export interface NodeCertificate {
@@ -15,16 +15,6 @@ export interface NodeCertificate {
 }
 
 const LOOK_EVERY_MS = 2000;
-/** Answers without content. */
-const EMPTY = new Set([204, 205, 304]);
-
-const stampOf = (paths: readonly string[]) =>
-  paths
-    .map((path) => {
-      const { mtimeMs, ino, size } = statSync(path);
-      return `${mtimeMs} ${ino} ${size}`;
-    })
-    .join();
 
 function agentOf({ authority, cert, key }: NodeCertificate): Agent {
   try {
@@ -40,11 +30,8 @@ function agentOf({ authority, cert, key }: NodeCertificate): Agent {
   }
 }
 
-/** What a node reaches others with, at addresses that begin with https. */
-export interface Certified {
-  readonly fetch: typeof fetch;
-  agent(): Agent;
-}
+/** Gives what others are reached with, at addresses that begin with https. */
+export type Certified = () => Agent;
 
 /**
  * Shows a certificate to whoever is asked. One that was renewed is read again. INVALID_ARGUMENT for
@@ -53,12 +40,12 @@ export interface Certified {
 export function certifiedBy(files: NodeCertificate): Certified {
   const paths = [files.authority, files.cert, files.key];
   let agent = agentOf(files);
-  let [stamp, looked] = [stampOf(paths), performance.now()];
-  const current = (): Agent => {
+  let [stamp, looked] = [stampOf(...paths), performance.now()];
+  return () => {
     if (performance.now() - looked < LOOK_EVERY_MS) return agent;
     looked = performance.now();
     try {
-      const now = stampOf(paths);
+      const now = stampOf(...paths);
       if (now === stamp) return agent;
       agent = agentOf(files);
       stamp = now;
@@ -67,37 +54,4 @@ export function certifiedBy(files: NodeCertificate): Certified {
     }
     return agent;
   };
-  const ask: typeof fetch = (input, init = {}) =>
-    new Promise<Response>((resolve, reject) => {
-      const { method = 'GET', headers, signal, body } = init;
-      const fail = (cause: unknown) => reject(new TypeError('fetch failed', { cause }));
-      const asked = request(String(input), {
-        method,
-        headers: Object.fromEntries(new Headers(headers ?? undefined)),
-        agent: current(),
-        ...(signal ? { signal } : {}),
-      });
-      asked.on('error', fail);
-      asked.on('response', (answer) => {
-        const status = answer.statusCode ?? 500;
-        const named = new Headers();
-        for (const [name, value] of Object.entries(answer.headers)) named.set(name, String(value));
-        if (EMPTY.has(status)) answer.resume();
-        // Node takes any async iterable for a body.
-        const content = EMPTY.has(status) ? null : (piecesOf(answer) as unknown as ReadableStream);
-        resolve(new Response(content, { status, headers: named }));
-      });
-      if (body instanceof ReadableStream) pipeline(body, asked).catch(fail);
-      else asked.end(body ?? undefined);
-    });
-  return { fetch: ask, agent: current };
-}
-
-/** The content of an answer. What breaks it off is told as fetch does. */
-async function* piecesOf(answer: AsyncIterable<Buffer>): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const { buffer, byteOffset, length } of answer) yield new Uint8Array(buffer, byteOffset, length);
-  } catch (cause) {
-    throw new TypeError('terminated', { cause });
-  }
 }

@@ -4,10 +4,10 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { eitherSignal, HersError } from '@hers/service';
 import { type ShardState, stateOf } from '@hers/store/stages';
+import { isCode } from './arguments.ts';
 import { majorityOf, type PlacedCollection } from './directory.ts';
-import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
-import type { Members } from './members.ts';
-import type { Peers } from './peers.ts';
+import { awaitNewest, newestOf } from './ledger.ts';
+import type { ClusterNode } from './node.ts';
 import { type Answer, isPassing, quorum } from './quorum.ts';
 import {
   addressOf,
@@ -43,20 +43,14 @@ export function statesOf({ version, state, home }: CurrentHome): ShardState[] {
 }
 
 export class Changes {
-  readonly #ledger: Ledger;
-  readonly #peers: Peers;
-  readonly #members: Members;
-  readonly #closing: AbortSignal;
+  readonly #node: ClusterNode;
   /** By collection, the newest home that was read. */
   readonly #homes = new Map<string, CurrentHome>();
   /** By collection, what earlier versions were made of: searches at them are still under way. */
   readonly #earlier = new Map<string, Map<number, readonly ShardState[]>>();
 
-  constructor(ledger: Ledger, peers: Peers, members: Members, closing: AbortSignal) {
-    this.#ledger = ledger;
-    this.#peers = peers;
-    this.#members = members;
-    this.#closing = closing;
+  constructor(node: ClusterNode) {
+    this.#node = node;
   }
 
   forget(uid: string): void {
@@ -74,37 +68,34 @@ export class Changes {
     const { uid, shards } = placed;
     const name = shardName(uid, HOME);
     const nodes = shards[HOME];
-    const { signal, done } = eitherSignal(this.#closing, given);
-    try {
-      const until = performance.now() + SETTLE_MS;
-      for (;;) {
-        signal.throwIfAborted();
-        const majority = majorityOf(nodes.length);
-        const answers = await quorum(
-          this.#peers.nearest(nodes),
-          majority,
-          (node) => this.#peers.of(node).getState(addressOf(placed, HOME)),
-          undefined,
-          (some) => newestAmong(some).length >= majority,
-        );
-        const having = newestAmong(answers);
-        const newest = having[0].value;
-        if (having.length >= majority) {
-          const known = this.#homes.get(uid);
-          if (known?.state === newest.state) return known;
-          const { version, manifest } = await this.#peers.of(having[0].node).getManifest(name);
-          if (stateOf(manifest) === newest.state)
-            return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
-          // It was changed in between; or the node does not have what it says.
-          if (performance.now() > until)
-            throw new HersError('UNAVAILABLE', `node ${having[0].node} contradicts itself; try again`);
-          await pause(1);
-        } else if (performance.now() > until)
-          throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
-        else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
-      }
-    } finally {
-      done();
+    using either = eitherSignal(this.#node.closing.signal, given);
+    const { signal } = either;
+    const until = performance.now() + SETTLE_MS;
+    for (;;) {
+      signal.throwIfAborted();
+      const majority = majorityOf(nodes.length);
+      const answers = await quorum(
+        this.#node.peers.nearest(nodes),
+        majority,
+        (node) => this.#node.peers.of(node).getState(addressOf(placed, HOME)),
+        undefined,
+        (some) => newestAmong(some).length >= majority,
+      );
+      const having = newestAmong(answers);
+      const newest = having[0].value;
+      if (having.length >= majority) {
+        const known = this.#homes.get(uid);
+        if (known?.state === newest.state) return known;
+        const { version, manifest } = await this.#node.peers.of(having[0].node).getManifest(name);
+        if (stateOf(manifest) === newest.state)
+          return this.#remember(uid, { version, state: newest.state, home: decodeHome(manifest) });
+        // It was changed in between; or the node does not have what it says.
+        if (performance.now() > until)
+          throw new HersError('UNAVAILABLE', `node ${having[0].node} contradicts itself; try again`);
+        await pause(1);
+      } else if (performance.now() > until)
+        throw new HersError('UNAVAILABLE', `too few replicas have the newest version; try again`);
+      else await this.#settleNewest(placed).catch(() => pause(PAUSE_MS));
     }
   }
 
@@ -126,7 +117,7 @@ export class Changes {
   }
 
   async #settleNewest(placed: PlacedCollection): Promise<void> {
-    const entry = await newestOf(this.#ledger, placed.uid);
+    const entry = await newestOf(this.#node.ledger, placed.uid);
     if (entry) await this.settle(placed, decodeEntry(entry.content), SETTLE_MS);
     else await pause(PAUSE_MS);
   }
@@ -140,7 +131,7 @@ export class Changes {
     based: number,
     change: Omit<ChangeEntry, 'nonce' | 'fence'>,
   ): Promise<ChangeEntry> {
-    const newest = await awaitNewest(this.#ledger, placed.uid, this.#closing);
+    const newest = await awaitNewest(this.#node.ledger, placed.uid, this.#node.closing.signal);
     const last = newest && decodeEntry(newest.content);
     const stale = () => new HersError('STALE', `the collection was changed meanwhile; read it again`);
     if (last && last.version > based) {
@@ -151,9 +142,9 @@ export class Changes {
     if (fence > placed.placement) throw new HersError('STALE', 'shards have moved to other nodes; try again');
     const entry = { ...change, fence, nonce: randomBytes(12).toString('hex') };
     try {
-      await this.#ledger.append(placed.uid, newest?.position ?? 0, encodeEntry(entry));
+      await this.#node.ledger.append(placed.uid, newest?.position ?? 0, encodeEntry(entry));
     } catch (error) {
-      throw error instanceof HersError && error.code === 'STALE' ? stale() : error;
+      throw isCode(error, 'STALE') ? stale() : error;
     }
     return entry;
   }
@@ -162,7 +153,7 @@ export class Changes {
   async settle(placed: PlacedCollection, entry: ChangeEntry, withinMs: number = APPLY_MS): Promise<void> {
     const until = performance.now() + withinMs;
     await Promise.all(entry.shards.map((each) => this.#settleShard(placed, each, until)));
-    if (entry.version % KEPT_ENTRIES === 0) void this.#ledger.trim(placed.uid, KEPT_ENTRIES).catch(() => {});
+    if (entry.version % KEPT_ENTRIES === 0) void this.#node.ledger.trim(placed.uid, KEPT_ENTRIES).catch(() => {});
   }
 
   async #settleShard(
@@ -171,29 +162,29 @@ export class Changes {
     until: number,
   ): Promise<void> {
     for (;;) {
-      const placed = this.#members.placedNow(given);
-      const hasMoved = () => this.#members.placedNow(given).placement !== placed.placement;
+      const placed = this.#node.members.placedNow(given);
+      const hasMoved = () => this.#node.members.placedNow(given).placement !== placed.placement;
       let settled = false;
       const apply = async (node: string) => {
         for (;;) {
           try {
-            const apply = () => this.#peers.of(node).apply(addressOf(placed, shard), staged);
-            return await this.#peers.inOrder(node, shardName(placed.uid, shard), true, apply);
+            const apply = () => this.#node.peers.of(node).apply(addressOf(placed, shard), staged);
+            return await this.#node.peers.inOrder(node, shardName(placed.uid, shard), true, apply);
           } catch (error) {
-            this.#closing.throwIfAborted();
+            this.#node.closing.signal.throwIfAborted();
             // One that lacks something is repaired by its own node, and then has this version.
-            const lags = error instanceof HersError && ['NOT_FOUND', 'STALE'].includes(error.code);
+            const lags = isCode(error, 'NOT_FOUND', 'STALE');
             if (settled || !(lags || isPassing(error)) || performance.now() > until || hasMoved()) throw error;
             await pause(PAUSE_MS);
-            if (error instanceof HersError && error.code === 'STALE') await this.#members.read().catch(() => {});
+            if (isCode(error, 'STALE')) await this.#node.members.read().catch(() => {});
           }
         }
       };
       try {
-        await quorum(placed.shards[shard], majorityOf(placed.shards[shard].length), apply, this.#peers);
+        await quorum(placed.shards[shard], majorityOf(placed.shards[shard].length), apply, this.#node.peers);
         return;
       } catch (error) {
-        if (this.#closing.aborted) throw error;
+        if (this.#node.closing.signal.aborted) throw error;
         if (hasMoved() && performance.now() < until) continue;
         if (await this.#isOvertaken(placed, shard, staged)) throw overtaken();
         const { message } = error as Error;
@@ -210,7 +201,7 @@ export class Changes {
    */
   async #isOvertaken(placed: PlacedCollection, shard: number, { version, state }: ShardState): Promise<boolean> {
     const states = await Promise.allSettled(
-      placed.shards[shard].map((node) => this.#peers.of(node).getState(addressOf(placed, shard))),
+      placed.shards[shard].map((node) => this.#node.peers.of(node).getState(addressOf(placed, shard))),
     );
     const others = states.filter(
       (each) => each.status === 'fulfilled' && each.value.version === version && each.value.state !== state,

@@ -32,7 +32,6 @@ import {
 export interface Current {
   readonly placed: PlacedCollection;
   readonly home: Home;
-  /** Of every shard. */
   readonly states: readonly ShardState[];
 }
 
@@ -62,7 +61,6 @@ export class Collections {
     return new Collections(this.#node, 1, this.#replicas, this.closing, INBOXES);
   }
 
-  /** The one of this name in a directory. */
   among({ collections }: Directory, name: string): PlacedCollection | undefined {
     const key = this.#prefix + name;
     return isSeen(key) === (this.#prefix === '') && Object.hasOwn(collections, key) ? collections[key] : undefined;
@@ -147,7 +145,6 @@ export class Collections {
     created: {
       readonly id: Uint8Array;
       readonly descriptor: Uint8Array;
-      /** Of the home shard. */
       readonly manifest: Uint8Array;
     },
     replicas: number = this.#replicas,
@@ -200,7 +197,6 @@ export class Collections {
     }
   }
 
-  /** The names of all. */
   async names(): Promise<string[]> {
     this.checkOpen();
     return Object.keys((await this.#node.members.read()).collections).filter(isSeen);

@@ -25,6 +25,7 @@ import {
   sectionsOf,
 } from '@hers/service';
 import type { InboxLimits } from '@hers/store/inbox';
+import { readSnapshot } from '@hers/store/snapshot';
 import { stateOf } from '@hers/store/stages';
 import { checkBytes, checkIds, isCode } from './arguments.ts';
 import { Collections, type Current } from './collections.ts';
@@ -34,18 +35,17 @@ import type { ClusterNode } from './node.ts';
 import { Reading } from './reading.ts';
 import { type PlacedShard, searchShards } from './search.ts';
 import { FIRST_VERSION, HOME, MADE, MAX_SHARDS, shardManifest, shardName, shardOf } from './shard.ts';
-import { Filling, joinSnapshots, readSnapshot, ShardSnapshot } from './snapshot.ts';
+import { Filling, joinSnapshots, ShardSnapshot } from './snapshot.ts';
 import { Staging } from './staging.ts';
 
 export interface CoordinatorOptions {
   /** Known to all nodes and to nobody else. */
   readonly secret: string;
   /** Shards of a new collection; 16 by default. */
-  readonly shards?: number;
+  readonly shards?: number | undefined;
   /** Nodes that keep each shard; 3 by default. With two, changes stop when one of them is gone. */
-  readonly replicas?: number;
-  /** What each device may leave in the inbox of a collection. */
-  readonly inbox?: InboxLimits;
+  readonly replicas?: number | undefined;
+  readonly inbox?: InboxLimits | undefined;
 }
 
 const DEFAULT_SHARDS = 16;
@@ -179,7 +179,8 @@ export class Coordinator implements Service {
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
     if (options?.partitions) checkBlocks(options.partitions, request.blocks);
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     try {
       const current = await this.#collections.current(name, signal);
       const { version } = current.home;
@@ -202,8 +203,6 @@ export class Coordinator implements Service {
       throw signal.aborted || !isCode(error, 'STALE')
         ? error
         : await this.#collections.whyStale(name, request.version, error);
-    } finally {
-      done();
     }
   }
 
@@ -275,27 +274,25 @@ export class Coordinator implements Service {
 
   async purge(name: string, options?: CallOptions): Promise<void> {
     if (options?.partitions) throw notHeld('a purge');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
-    try {
-      signal.throwIfAborted();
-      const { placed } = await this.#collections.current(name, signal);
-      const { uid, shards } = placed;
-      const purged = await Promise.allSettled(
-        shards.flatMap((replicas, shard) =>
-          replicas.map((node) => this.#node.peers.of(node).purge(shardName(uid, shard), { signal })),
-        ),
-      );
-      signal.throwIfAborted();
-      for (const result of purged) if (result.status === 'rejected') throw result.reason;
-      await this.#inboxes.purge(placed, signal);
-    } finally {
-      done();
-    }
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
+    signal.throwIfAborted();
+    const { placed } = await this.#collections.current(name, signal);
+    const { uid, shards } = placed;
+    const purged = await Promise.allSettled(
+      shards.flatMap((replicas, shard) =>
+        replicas.map((node) => this.#node.peers.of(node).purge(shardName(uid, shard), { signal })),
+      ),
+    );
+    signal.throwIfAborted();
+    for (const result of purged) if (result.status === 'rejected') throw result.reason;
+    await this.#inboxes.purge(placed, signal);
   }
 
   async *snapshot(name: string, options?: CallOptions): AsyncGenerator<Uint8Array> {
     if (options?.partitions) throw notHeld('a snapshot');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     let begun: ShardSnapshot[] = [];
     try {
       for (let left = SNAPSHOT_TRIES; ; left--) {
@@ -329,13 +326,13 @@ export class Coordinator implements Service {
       throw signal.aborted ? signal.reason : error;
     } finally {
       await Promise.all(begun.map((each) => each.end()));
-      done();
     }
   }
 
   async restore(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void> {
     if (options?.partitions) throw notHeld('a restore');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     let filling: Filling | undefined;
     try {
       signal.throwIfAborted();
@@ -355,8 +352,6 @@ export class Coordinator implements Service {
     } catch (error) {
       if (filling?.placed) await this.#collections.removeShards(filling.placed);
       throw signal.aborted ? signal.reason : error;
-    } finally {
-      done();
     }
   }
 
@@ -365,7 +360,6 @@ export class Coordinator implements Service {
     this.#node.store.onEvaluationKeys(onLoaded);
   }
 
-  /** Ends what is under way. The node is closed as well. */
   async close(): Promise<void> {
     this.#closing.abort(new HersError('CLOSED', 'this node is closed; start it again'));
     await this.#node.close();

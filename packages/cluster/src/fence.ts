@@ -5,8 +5,9 @@
 
 import { decodeQuery } from '@hers/scheme';
 import { decodeOpenQuery, isOpenQuery } from '@hers/scheme/open';
-import { Grouped, groupsOf, HersError } from '@hers/service';
+import { Grouped, groupsOf, HersError, withMethods } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import { isCode } from './arguments.ts';
 import { DIRECTORY, decodeDirectory } from './directory.ts';
 import { readAddress, type ShardService, shardName } from './shard.ts';
 
@@ -76,7 +77,7 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
   const has = (name: string) =>
     store.getState(name).then(
       () => true,
-      (error) => !(error instanceof HersError && error.code === 'NOT_FOUND'),
+      (error) => !isCode(error, 'NOT_FOUND'),
     );
   const watched = async <T>(name: string, work: Promise<T>): Promise<T> => {
     try {
@@ -141,11 +142,5 @@ export function fencedShards(store: FolderStore, calls: () => ClusterCalls | und
     setReplicas: (collection, replicas) => running().setReplicas(collection, replicas),
     close: async () => {},
   };
-  return new Proxy<ShardService>(store, {
-    get(target, name: keyof ShardService) {
-      if (fenced[name]) return fenced[name];
-      const value = target[name];
-      return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(target) : value;
-    },
-  });
+  return withMethods<ShardService>(store, fenced);
 }

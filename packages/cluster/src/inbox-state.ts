@@ -10,7 +10,6 @@ export interface InboxEntry extends Pick<EnvelopeHead, 'device' | 'nonce'> {
   readonly number: number;
   /** Milliseconds since 1970. */
   readonly posted: number;
-  /** Of the envelope. */
   readonly bytes: number;
 }
 

@@ -319,7 +319,8 @@ export class Inboxes {
     this.#owners.checkOpen();
     if (options?.partitions) throw notHeld('an inbox');
     const { after, limit } = checkRange(given);
-    const { signal, done } = eitherSignal(this.#owners.closing, options?.signal);
+    using either = eitherSignal(this.#owners.closing, options?.signal);
+    const { signal } = either;
     let [last, left] = [after, limit];
     const next = (state: InboxState) => {
       const since = Date.now() - 1000 * this.#limits.age;
@@ -328,15 +329,11 @@ export class Inboxes {
         .filter(({ number, posted }) => number > last && posted >= since)
         .slice(0, Math.min(left, PAGE));
     };
-    try {
+    signal.throwIfAborted();
+    for await (const item of this.#read(name, next, signal)) {
+      [last, left] = [item.number, left - 1];
+      yield item;
       signal.throwIfAborted();
-      for await (const item of this.#read(name, next, signal)) {
-        [last, left] = [item.number, left - 1];
-        yield item;
-        signal.throwIfAborted();
-      }
-    } finally {
-      done();
     }
   }
 

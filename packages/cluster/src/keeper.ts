@@ -3,15 +3,13 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
-import type { FolderStore } from '@hers/store';
 import type { ShardState } from '@hers/store/stages';
-import { type Changes, isOvertaken, statesOf } from './changes.ts';
+import { isCode } from './arguments.ts';
+import { isOvertaken, statesOf } from './changes.ts';
 import { DIRECTORY, decodeDirectory, isSeen, majorityOf, type PlacedCollection } from './directory.ts';
 import { InboxState } from './inbox-state.ts';
-import { type Ledger, newestOf } from './ledger.ts';
-import type { Members } from './members.ts';
-import type { Peers } from './peers.ts';
-import type { Mover } from './placement.ts';
+import { newestOf } from './ledger.ts';
+import type { ClusterNode } from './node.ts';
 import { isPassing } from './quorum.ts';
 import { type ChangeEntry, decodeEntry, decodeHome, HOME, isCurrent, readAddress, shardName } from './shard.ts';
 
@@ -22,21 +20,7 @@ export interface KeeperOptions {
   readonly scrubMs?: number;
   /** Bytes a second at which shards are copied to this node; 64 MiB by default. */
   readonly copyBytesPerSecond?: number;
-  /** Called with errors of background work. */
   readonly onBackgroundError?: (error: unknown) => void;
-}
-
-export interface Kept {
-  readonly name: string;
-  readonly store: FolderStore;
-  readonly ledger: Ledger;
-  readonly peers: Peers;
-  readonly members: Members;
-  readonly changes: Changes;
-  readonly mover: Mover;
-  readonly closing: AbortController;
-  /** Called with errors, of which some pass by themselves. */
-  report(error: unknown): undefined;
 }
 
 const LEFTOVER_MS = 3_600_000;
@@ -55,7 +39,7 @@ interface RepairOptions {
 }
 
 export class Keeper {
-  readonly #node: Kept;
+  readonly #node: ClusterNode;
   readonly #options: KeeperOptions;
   readonly #repairing = new Map<string, Promise<boolean>>();
   readonly #damaged = new Set<string>();
@@ -67,7 +51,7 @@ export class Keeper {
   readonly #unsettled = new Map<string, ChangeEntry>();
   #scrubbed = performance.now();
 
-  constructor(node: Kept, options: KeeperOptions) {
+  constructor(node: ClusterNode, options: KeeperOptions) {
     this.#node = node;
     this.#options = options;
   }
@@ -76,7 +60,6 @@ export class Keeper {
     this.#damaged.add(shard);
   }
 
-  /** Something was appended to a topic. */
   async hear(topic: string): Promise<void> {
     if (topic === DIRECTORY) return this.#node.members.catchUp();
     const placed = Object.values(this.#node.members.directory.collections).find(({ uid }) => uid === topic);
@@ -96,7 +79,7 @@ export class Keeper {
     for (const { shard, ...staged } of entry.shards)
       if (shards[shard]?.includes(this.#node.name))
         await this.#node.store.apply(shardName(uid, shard), staged).catch((error) => {
-          const lags = error instanceof HersError && ['NOT_FOUND', 'STALE', 'CLOSED'].includes(error.code);
+          const lags = isCode(error, 'NOT_FOUND', 'STALE', 'CLOSED');
           if (!lags) throw error;
           isWhole = false;
         });
@@ -169,7 +152,7 @@ export class Keeper {
       await this.#node.mover
         .setNodes(name, placed, move.shard, [...placed.shards[move.shard], this.#node.name])
         .catch((error) => {
-          if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+          if (!isCode(error, 'STALE')) throw error;
         });
     }
   }
@@ -202,7 +185,6 @@ export class Keeper {
     for (const name of this.#leftover.keys()) if (!found.has(name)) this.#leftover.delete(name);
   }
 
-  /** Reads all files from time to time. */
   async check(): Promise<void> {
     if (performance.now() - this.#scrubbed < (this.#options.scrubMs ?? SCRUB_MS)) return;
     this.#scrubbed = performance.now();
@@ -239,7 +221,7 @@ export class Keeper {
     try {
       return await this.#node.store.getState(name);
     } catch (error) {
-      if (error instanceof HersError && error.code === 'NOT_FOUND') return undefined;
+      if (isCode(error, 'NOT_FOUND')) return undefined;
       throw error;
     }
   }

@@ -12,15 +12,15 @@
 // appended publishes. It says only that something is new: what it is, the stream says.
 
 import { HersError } from '@hers/service';
-import { isObject } from './arguments.ts';
+import { isCode, isObject } from './arguments.ts';
 import { LEDGER_MS, type Ledger, type LedgerEntry, staleEntry } from './ledger.ts';
 import { NatsConnection, type NatsOptions } from './nats.ts';
 
 export interface NatsLedgerOptions extends NatsOptions {
   /** Tells clusters apart that share a NATS; `hers` by default. */
-  readonly cluster?: string;
+  readonly cluster?: string | undefined;
   /** Servers that keep the stream: 3 by default, 1 where NATS is a single server. */
-  readonly replicas?: number;
+  readonly replicas?: number | undefined;
 }
 
 const START_MS = 60_000;
@@ -52,7 +52,6 @@ interface Written extends LedgerEntry {
 
 const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-/** Opens the ledger; makes its stream where there is none. */
 export async function openNatsLedger(options: NatsLedgerOptions): Promise<NatsLedger> {
   const ledger = new NatsLedger(options);
   try {
@@ -259,7 +258,7 @@ function replyIn(answer: Uint8Array): Reply {
 }
 
 function isUnavailable(error: unknown): error is HersError {
-  return error instanceof HersError && error.code === 'UNAVAILABLE';
+  return isCode(error, 'UNAVAILABLE');
 }
 
 /** Most refusals pass: a leader is being elected, a server is starting. */

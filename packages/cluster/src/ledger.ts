@@ -4,6 +4,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
+import { isCode } from './arguments.ts';
 
 export interface LedgerEntry {
   readonly topic: string;
@@ -55,7 +56,7 @@ export async function awaitNewest(
       return await newestOf(ledger, topic);
     } catch (error) {
       closing.throwIfAborted();
-      const passes = error instanceof HersError && error.code === 'UNAVAILABLE';
+      const passes = isCode(error, 'UNAVAILABLE');
       if (!passes || performance.now() > until) throw error;
     }
 }

@@ -3,7 +3,7 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError, type Service } from '@hers/service';
-import type { FolderStore } from '@hers/store';
+import { isCode } from './arguments.ts';
 import {
   DIRECTORY,
   type Directory,
@@ -15,26 +15,15 @@ import {
   type NodeInfo,
   type PlacedCollection,
 } from './directory.ts';
-import { awaitNewest, type Ledger, newestOf } from './ledger.ts';
-import type { Peers } from './peers.ts';
+import { awaitNewest, newestOf } from './ledger.ts';
+import type { ClusterNode } from './node.ts';
 import { isPassing, quorum } from './quorum.ts';
 import { shardName } from './shard.ts';
-
-export interface MembersOptions {
-  readonly name: string;
-  readonly url: string;
-  readonly store: FolderStore;
-  readonly ledger: Ledger;
-  /** Called with collections that are no more. */
-  readonly onDeleted: (uid: string) => void;
-  readonly closing: AbortSignal;
-}
 
 const PAUSE_MS = 20;
 
 export class Members {
-  readonly #options: MembersOptions;
-  readonly #peers: Peers;
+  readonly #node: ClusterNode;
   #directory: Directory = EMPTY_DIRECTORY;
   #isSure = false;
   /** What the ledger had when this node last changed it. */
@@ -42,9 +31,8 @@ export class Members {
   #adopting: Promise<unknown> = Promise.resolve();
   #letting: Promise<unknown> = Promise.resolve();
 
-  constructor(options: MembersOptions, peers: Peers) {
-    this.#options = options;
-    this.#peers = peers;
+  constructor(node: ClusterNode) {
+    this.#node = node;
   }
 
   /** As this node knows it. */
@@ -69,12 +57,12 @@ export class Members {
 
   /** Whether the directory has this node at its address. */
   get isMember(): boolean {
-    const { name, url } = this.#options;
+    const { name, url } = this.#node;
     return this.#directory.nodes[name]?.url === url;
   }
 
   async load(): Promise<void> {
-    const { store } = this.#options;
+    const { store } = this.#node;
     const known = await store.getManifest(DIRECTORY).catch(() => undefined);
     if (known) {
       this.#directory = decodeDirectory(known.manifest);
@@ -93,7 +81,7 @@ export class Members {
    * better, and appending to that is refused.
    */
   async join(isEmpty = false): Promise<void> {
-    const { name, url } = this.#options;
+    const { name, url } = this.#node;
     await this.catchUp();
     if (this.isMember && !isEmpty) return;
     await this.change((directory) => ({
@@ -105,8 +93,8 @@ export class Members {
   /** The directory as a majority of the nodes has it. */
   async read(): Promise<Directory> {
     const read = async (node: string) => {
-      const { manifest } = await this.#peers.of(node).getManifest(DIRECTORY);
-      this.#peers.heard(node);
+      const { manifest } = await this.#node.peers.of(node).getManifest(DIRECTORY);
+      this.#node.peers.heard(node);
       return decodeDirectory(manifest);
     };
     for (let known = this.#directory; ; ) {
@@ -128,7 +116,7 @@ export class Members {
   /** Changes the directory; `change` may be called again if another change comes first. */
   async change(change: (directory: Directory) => Directory): Promise<void> {
     for (;;) {
-      const entry = await awaitNewest(this.#options.ledger, DIRECTORY, this.#options.closing);
+      const entry = await awaitNewest(this.#node.ledger, DIRECTORY, this.#node.closing.signal);
       const read = entry ? decodeDirectory(entry.content) : EMPTY_DIRECTORY;
       // A server of NATS that has just started may give an older one than there is, or none. To
       // append to that is STALE; and where the ledger has lost something, it has this one again.
@@ -141,16 +129,16 @@ export class Members {
       const isFirst = Object.keys(current.nodes).length === 0;
       if (!isFirst && !sameNodes(next, current)) await this.#spread(current);
       try {
-        await this.#options.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
+        await this.#node.ledger.append(DIRECTORY, entry?.position ?? 0, encodeDirectory(next));
       } catch (error) {
-        if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+        if (!isCode(error, 'STALE')) throw error;
         await pause(PAUSE_MS);
         continue;
       }
       await this.#adopt(next);
       this.#isSure = true;
       await this.#spread(next);
-      void this.#options.ledger.trim(DIRECTORY, 1).catch(() => {});
+      void this.#node.ledger.trim(DIRECTORY, 1).catch(() => {});
       return;
     }
   }
@@ -162,10 +150,10 @@ export class Members {
   async #known(read: Directory): Promise<Directory> {
     if (this.#isSure) return this.read();
     const { length } = Object.keys(read.nodes);
-    const others = Object.keys(read.nodes).filter((node) => node !== this.#options.name);
+    const others = Object.keys(read.nodes).filter((node) => node !== this.#node.name);
     const needed = Math.min(length - majorityOf(length) + 1, others.length);
     const answers = await quorum(others, needed, async (node) =>
-      decodeDirectory((await this.#peers.of(node).getManifest(DIRECTORY)).manifest),
+      decodeDirectory((await this.#node.peers.of(node).getManifest(DIRECTORY)).manifest),
     );
     return answers.reduce((newest, { value }) => (value.version > newest.version ? value : newest), EMPTY_DIRECTORY);
   }
@@ -175,17 +163,21 @@ export class Members {
   }
 
   async spreadTo(directory: Directory, nodes: readonly string[]): Promise<void> {
-    await quorum(nodes, majorityOf(nodes.length), (node) => bring(this.#peers.of(node), directory), this.#peers);
+    await quorum(
+      nodes,
+      majorityOf(nodes.length),
+      (node) => bring(this.#node.peers.of(node), directory),
+      this.#node.peers,
+    );
   }
 
   /** Takes over what the ledger has. */
   async catchUp(): Promise<void> {
     if (!this.#isSure) return;
-    const entry = await newestOf(this.#options.ledger, DIRECTORY);
+    const entry = await newestOf(this.#node.ledger, DIRECTORY);
     if (entry) await this.#adopt(decodeDirectory(entry.content));
   }
 
-  /** Empties a node, or lets it take shards again. */
   drain(node: string, draining: boolean): Promise<void> {
     return this.change((directory) => {
       const info = Object.hasOwn(directory.nodes, node) ? directory.nodes[node] : undefined;
@@ -230,7 +222,7 @@ export class Members {
     const adopting = this.#adopting.then(async () => {
       const before = this.#directory;
       if (directory.version <= before.version) return;
-      await bring(this.#options.store, directory);
+      await bring(this.#node.store, directory);
       this.#directory = directory;
       this.#letGo(before, directory);
     });
@@ -242,11 +234,11 @@ export class Members {
   #letGo(before: Directory, directory: Directory): void {
     const now = new Map(Object.values(directory.collections).map((placed) => [placed.uid, placed]));
     for (const { uid, shards } of Object.values(before.collections)) {
-      if (!now.has(uid)) this.#options.onDeleted(uid);
+      if (!now.has(uid)) this.#node.changes.forget(uid);
       for (const [shard, nodes] of shards.entries())
-        if (nodes.includes(this.#options.name) && !now.get(uid)?.shards[shard].includes(this.#options.name))
+        if (nodes.includes(this.#node.name) && !now.get(uid)?.shards[shard].includes(this.#node.name))
           this.#letting = this.#letting.then(() =>
-            this.#options.store.deleteCollection(shardName(uid, shard)).catch(() => {}),
+            this.#node.store.deleteCollection(shardName(uid, shard)).catch(() => {}),
           );
     }
   }
@@ -270,7 +262,7 @@ async function bring(service: Service, directory: Directory): Promise<void> {
       await service.commit(DIRECTORY, { expected: known.version, manifest: encodeDirectory(directory) });
       return;
     } catch (error) {
-      if (!(error instanceof HersError && error.code === 'STALE')) throw error;
+      if (!isCode(error, 'STALE')) throw error;
     }
   }
 }

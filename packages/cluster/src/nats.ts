@@ -3,6 +3,7 @@
 // whichever server of the list answers. What was on its way then is lost, and its caller hears so.
 
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { HersError } from '@hers/service';
@@ -18,7 +19,7 @@ export interface NatsOptions {
   /** `nats://user:password@host:4222` each, or `tls://…`. */
   readonly servers: readonly string[];
   /** PEM, for TLS: who signs the servers, and who this node is. */
-  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string };
+  readonly tls?: { readonly ca?: string; readonly cert?: string; readonly key?: string } | undefined;
 }
 
 const DEFAULT_PORT = 4222;
@@ -38,7 +39,7 @@ export class NatsConnection {
   readonly #options: NatsOptions;
   readonly #inbox = `_INBOX.${randomBytes(12).toString('hex')}`;
   readonly #subscriptions = new Map<number, { readonly subject: string; readonly listener: Listener }>();
-  readonly #waiting = new Map<string, { resolve: (message: NatsMessage) => void; reject: (error: Error) => void }>();
+  readonly #waiting = new Map<string, PromiseWithResolvers<NatsMessage>>();
   #socket: Socket | undefined;
   #next = 0;
   #requests = 0;
@@ -87,23 +88,20 @@ export class NatsConnection {
     const parser = new Parser();
     const timer = setTimeout(() => socket.destroy(new Error('no answer')), CONNECT_MS);
     try {
-      const info = await firstInfo(socket, parser);
+      const info = await firstEvent(socket, parser, (event) => (event.kind === 'info' ? event.info : undefined));
       if (url.protocol === 'tls:' || info.tls_required) {
         socket.removeAllListeners('data');
         const plain = socket;
         socket = connectTls({ socket: plain, host, ...(isIP(host) ? {} : { servername: host }), ...this.#options.tls });
         socket.unref();
-        await new Promise((resolve, reject) => {
-          socket.once('secureConnect', resolve);
-          socket.once('error', reject);
-        });
+        await once(socket, 'secureConnect');
       }
       const login = url.username
         ? { user: decodeURIComponent(url.username), pass: decodeURIComponent(url.password) }
         : {};
       const hello = { verbose: false, pedantic: false, headers: true, no_responders: true, lang: 'hers', version: '1' };
       socket.write(`CONNECT ${JSON.stringify({ ...hello, ...login, protocol: 1 })}\r\nPING\r\n`);
-      await firstPong(socket, parser);
+      await firstEvent(socket, parser, (event) => event.kind === 'pong' || undefined);
     } catch (error) {
       socket.destroy();
       throw error;
@@ -193,17 +191,15 @@ export class NatsConnection {
     if (this.#closed) throw new HersError('CLOSED', 'the connection to NATS is closed');
     if (!this.#socket) throw new HersError('UNAVAILABLE', `NATS cannot be reached${this.#why}`);
     const reply = `${this.#inbox}.${++this.#requests}`;
-    let timer: NodeJS.Timeout | undefined;
-    const answered = new Promise<NatsMessage>((resolve, reject) => {
-      this.#waiting.set(reply, { resolve, reject });
-      timer = setTimeout(() => {
-        this.#waiting.delete(reply);
-        reject(new HersError('UNAVAILABLE', 'NATS does not answer'));
-      }, timeoutMs);
-    });
+    const waiting = Promise.withResolvers<NatsMessage>();
+    this.#waiting.set(reply, waiting);
+    const timer = setTimeout(() => {
+      this.#waiting.delete(reply);
+      waiting.reject(new HersError('UNAVAILABLE', 'NATS does not answer'));
+    }, timeoutMs);
     this.publish(subject, payload, headers, reply);
     try {
-      const { payload: answer, status } = await answered;
+      const { payload: answer, status } = await waiting.promise;
       if (status === '503') throw new HersError('UNAVAILABLE', 'NATS has no JetStream that answers');
       return answer;
     } finally {
@@ -229,14 +225,6 @@ type Event =
   | { readonly kind: 'ping' | 'pong' | 'ok' }
   | { readonly kind: 'error'; readonly text: string }
   | { readonly kind: 'message'; readonly id: number; readonly message: NatsMessage };
-
-function firstInfo(socket: Socket, parser: Parser): Promise<{ tls_required?: boolean }> {
-  return firstEvent(socket, parser, (event) => (event.kind === 'info' ? event.info : undefined));
-}
-
-function firstPong(socket: Socket, parser: Parser): Promise<true> {
-  return firstEvent(socket, parser, (event) => event.kind === 'pong' || undefined);
-}
 
 function firstEvent<T>(socket: Socket, parser: Parser, pick: (event: Event) => T | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -265,7 +253,6 @@ function firstEvent<T>(socket: Socket, parser: Parser, pick: (event: Event) => T
   });
 }
 
-/** Cuts what comes into events. */
 class Parser {
   #rest: Buffer = Buffer.alloc(0);
 

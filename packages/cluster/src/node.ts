@@ -5,10 +5,11 @@ import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { HersError } from '@hers/service';
 import type { FolderStore } from '@hers/store';
+import { isCode } from './arguments.ts';
 import { Changes } from './changes.ts';
 import { DIRECTORY, decodeDirectory, majorityOf, type NodeInfo, type PlacedCollection } from './directory.ts';
 import { type ClusterCalls, fencedShards } from './fence.ts';
-import { Keeper, type KeeperOptions, type Kept } from './keeper.ts';
+import { Keeper, type KeeperOptions } from './keeper.ts';
 import type { Ledger } from './ledger.ts';
 import { Members } from './members.ts';
 import { Peers } from './peers.ts';
@@ -24,7 +25,6 @@ export interface NodeOptions extends KeeperOptions {
   /** The same behind its fence, where it is served before the node is made. */
   readonly shards?: (calls: ClusterCalls) => ShardService;
   readonly ledger: Ledger;
-  /** Opens a connection to another node. */
   readonly connect: (name: string, info: NodeInfo) => ShardService;
   /** Milliseconds between two looks at what lags; a second by default. */
   readonly tendMs?: number;
@@ -38,8 +38,9 @@ const PAUSE_MS = 50;
 const GONE_MS = 60_000;
 const TEND_MS = 1_000;
 
-export class ClusterNode implements Kept {
+export class ClusterNode {
   readonly name: string;
+  readonly url: string;
   readonly store: FolderStore;
   readonly ledger: Ledger;
   readonly closing: AbortController = new AbortController();
@@ -60,6 +61,7 @@ export class ClusterNode implements Kept {
     const { name, url, store, ledger, connect } = options;
     this.#options = options;
     this.name = name;
+    this.url = url;
     this.store = store;
     this.ledger = ledger;
     const calls: ClusterCalls = {
@@ -70,12 +72,9 @@ export class ClusterNode implements Kept {
       knowsDirectory: () => this.members.isSure,
     };
     this.shards = options.shards?.(calls) ?? fencedShards(store, () => calls);
-    const closing = this.closing.signal;
-    const infoOf = (node: string) => this.members.infoOf(node);
-    this.peers = new Peers({ name, own: this.shards, infoOf, connect, closing });
-    const onDeleted = (uid: string) => this.changes.forget(uid);
-    this.members = new Members({ name, url, store, ledger, onDeleted, closing }, this.peers);
-    this.changes = new Changes(ledger, this.peers, this.members, closing);
+    this.peers = new Peers(this, connect);
+    this.members = new Members(this);
+    this.changes = new Changes(this);
     this.mover = new Mover(this, options.goneMs ?? GONE_MS);
     this.#keeper = new Keeper(this, options);
   }
@@ -83,8 +82,7 @@ export class ClusterNode implements Kept {
   /** Whether this folder has been a node before, at this address. */
   async isKnown(): Promise<boolean> {
     const known = await this.store.getManifest(DIRECTORY).catch(() => undefined);
-    const { name, url } = this.#options;
-    return known !== undefined && decodeDirectory(known.manifest).nodes[name]?.url === url;
+    return known !== undefined && decodeDirectory(known.manifest).nodes[this.name]?.url === this.url;
   }
 
   /** Reads what it knows, joins the cluster, and begins to follow the ledger. */
@@ -138,7 +136,7 @@ export class ClusterNode implements Kept {
   /** Tells of an error of background work, unless it passes by itself. */
   report(error: unknown): undefined {
     // Shards that moved, or changed, while they were looked at are looked at again.
-    const passes = isPassing(error) || (error instanceof HersError && ['STALE', 'NOT_FOUND'].includes(error.code));
+    const passes = isPassing(error) || isCode(error, 'STALE', 'NOT_FOUND');
     if (!this.closing.signal.aborted && !passes) this.#options.onBackgroundError?.(error);
   }
 

@@ -2,23 +2,14 @@
 // been silent for how long.
 
 import { HersError } from '@hers/service';
-import type { NodeInfo } from './directory.ts';
-import type { Suspicion } from './quorum.ts';
+import type { ClusterNode, NodeOptions } from './node.ts';
 import type { ShardService } from './shard.ts';
-
-export interface PeersOptions {
-  readonly name: string;
-  readonly own: ShardService;
-  /** What the directory says of a node. */
-  readonly infoOf: (node: string) => NodeInfo | undefined;
-  readonly connect: (name: string, info: NodeInfo) => ShardService;
-  readonly closing: AbortSignal;
-}
 
 const SUSPECT_MS = 3_000;
 
-export class Peers implements Suspicion {
-  readonly #options: PeersOptions;
+export class Peers {
+  readonly #node: ClusterNode;
+  readonly #connect: NodeOptions['connect'];
   readonly #peers = new Map<string, { readonly url: string; readonly service: ShardService }>();
   readonly #suspects = new Map<string, number>();
   readonly #clock = new AwakeClock();
@@ -27,20 +18,21 @@ export class Peers implements Suspicion {
   /** By node and shard: calls that are under way, though nobody may wait for them. */
   readonly #underWay = new Map<string, Set<Promise<unknown>>>();
 
-  constructor(options: PeersOptions) {
-    this.#options = options;
+  constructor(node: ClusterNode, connect: NodeOptions['connect']) {
+    this.#node = node;
+    this.#connect = connect;
   }
 
   /** The shards of a node, which may be this one. UNAVAILABLE where there is no such node. */
   of(node: string): ShardService {
-    this.#options.closing.throwIfAborted();
-    if (node === this.#options.name) return this.#options.own;
-    const info = this.#options.infoOf(node);
+    this.#node.closing.signal.throwIfAborted();
+    if (node === this.#node.name) return this.#node.shards;
+    const info = this.#node.members.infoOf(node);
     if (!info) throw new HersError('UNAVAILABLE', `there is no node ${node} in this cluster any more`);
     const known = this.#peers.get(node);
     if (known?.url === info.url) return known.service;
     void known?.service.close();
-    const service = this.#options.connect(node, info);
+    const service = this.#connect(node, info);
     this.#peers.set(node, { url: info.url, service });
     return service;
   }
@@ -49,11 +41,11 @@ export class Peers implements Suspicion {
    * Nodes in the order in which they are asked: this one first, then those from a random one on.
    */
   nearest(nodes: readonly string[]): string[] {
-    const others = nodes.filter((node) => node !== this.#options.name);
+    const others = nodes.filter((node) => node !== this.#node.name);
     const first = Math.floor(Math.random() * others.length);
     const turned = [...others.slice(first), ...others.slice(0, first)];
     return [
-      ...nodes.filter((node) => node === this.#options.name),
+      ...nodes.filter((node) => node === this.#node.name),
       ...turned.filter((node) => !this.isSuspect(node)),
       ...turned.filter((node) => this.isSuspect(node)),
     ];
@@ -93,7 +85,7 @@ export class Peers implements Suspicion {
 
   /** Milliseconds since a node answered, or since this one has been watching. */
   silentMs(node: string): number {
-    return node === this.#options.name ? 0 : this.#clock.now() - (this.#heard.get(node) ?? this.#began);
+    return node === this.#node.name ? 0 : this.#clock.now() - (this.#heard.get(node) ?? this.#began);
   }
 
   async close(): Promise<void> {

@@ -4,6 +4,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { HersError } from '@hers/service';
+import { isCode } from './arguments.ts';
 import { isOvertaken, statesOf } from './changes.ts';
 import { DIRECTORY, type Directory, decodeDirectory, type Move, type PlacedCollection } from './directory.ts';
 import { newestOf } from './ledger.ts';
@@ -119,7 +120,7 @@ function nodeToForget({ nodes, collections }: Directory, { gone }: Health): stri
 /** A node that answered within this time lives. */
 const LIVE_MS = 5_000;
 
-const isStale = (error: unknown) => error instanceof HersError && error.code === 'STALE';
+const isStale = (error: unknown) => isCode(error, 'STALE');
 
 function replaced(
   directory: Directory,

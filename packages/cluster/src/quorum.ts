@@ -2,16 +2,11 @@
 
 import { HersError } from '@hers/service';
 import { isCode } from './arguments.ts';
+import type { Peers } from './peers.ts';
 
 export interface Answer<T> {
   readonly node: string;
   readonly value: T;
-}
-
-/** What is known of nodes: those that failed lately are not waited for. */
-export interface Suspicion {
-  suspect(node: string): void;
-  isSuspect(node: string): boolean;
 }
 
 /**
@@ -30,7 +25,7 @@ export function quorum<T>(
   nodes: readonly string[],
   needed: number,
   call: (node: string) => Promise<T>,
-  suspicion?: Suspicion,
+  suspicion?: Pick<Peers, 'suspect' | 'isSuspect'>,
   suffices?: (answers: readonly Answer<T>[]) => boolean,
 ): Promise<Answer<T>[]> {
   return new Promise((resolve, reject) => {
@@ -83,7 +78,7 @@ export function quorum<T>(
 
 /** Whether a node does not answer at all. */
 export function isGone(error: unknown): boolean {
-  return error instanceof HersError && ['UNAVAILABLE', 'TIMED_OUT', 'CLOSED'].includes(error.code);
+  return isCode(error, 'UNAVAILABLE', 'TIMED_OUT', 'CLOSED');
 }
 
 /** Whether it comes from a node that is gone or busy, and not from what it was asked. */

@@ -101,31 +101,28 @@ export class Reading {
     isHeld: (found: T, partitions: Partitions) => boolean,
     options: CallOptions | undefined,
   ): AsyncGenerator<T> {
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     const partitions = options?.partitions;
     const groups: (readonly Uint8Array[])[] = [];
     for (let at = 0; at < ids.length; at += together) groups.push(ids.slice(at, at + together));
     const missing = () => new HersError('NOT_FOUND', `a ${what} that was asked for is not in this collection`);
     const isHeldTo = (found: T) => !partitions || isHeld(found, partitions);
-    try {
-      signal.throwIfAborted();
-      if (ids.length === 0) await this.#collections.current(name, signal);
-      if (partitions)
-        try {
-          for (const group of groups)
-            for await (const found of read(group, signal)) if (!isHeldTo(found)) throw missing();
-        } catch (error) {
-          throw isCode(error, 'NOT_FOUND') ? missing() : error;
-        }
-      for (const group of groups)
-        for await (const found of read(group, signal)) {
-          if (!isHeldTo(found)) throw missing();
-          yield found;
-          signal.throwIfAborted();
-        }
-    } finally {
-      done();
-    }
+    signal.throwIfAborted();
+    if (ids.length === 0) await this.#collections.current(name, signal);
+    if (partitions)
+      try {
+        for (const group of groups)
+          for await (const found of read(group, signal)) if (!isHeldTo(found)) throw missing();
+      } catch (error) {
+        throw isCode(error, 'NOT_FOUND') ? missing() : error;
+      }
+    for (const group of groups)
+      for await (const found of read(group, signal)) {
+        if (!isHeldTo(found)) throw missing();
+        yield found;
+        signal.throwIfAborted();
+      }
   }
 
   /** In the order of the ids. Every shard is one item ahead of what was taken of it. */
@@ -167,7 +164,8 @@ export class Reading {
 
   async *block(name: string, blockId: Uint8Array, options?: CallOptions): AsyncGenerator<Uint8Array> {
     checkBytes(blockId, 'a block id');
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     let held = 0;
     const hold = (bytes: number) => {
       options?.hold?.(bytes);
@@ -196,7 +194,6 @@ export class Reading {
       }
     } finally {
       hold(-held);
-      done();
     }
   }
 }

@@ -31,14 +31,12 @@ interface Pending {
   readonly shard: PlacedShard;
   /** Nodes that were asked in vain. */
   readonly failed: Set<string>;
-  /** What each of them said. */
   readonly errors: unknown[];
 }
 
 export interface SearchShardsOptions {
   readonly signal: AbortSignal;
   readonly views?: boolean | undefined;
-  /** Called with nodes that fail or are silent. */
   readonly onSuspect: (node: string) => void;
   /** Leaves out shards of which no replica answers, instead of failing. */
   readonly partial?: boolean | undefined;
@@ -130,7 +128,7 @@ export async function* searchShards(
       if (await hedge?.answers) return;
       signal.throwIfAborted();
       // What a replica says of the question holds for all of them, except that it lags.
-      const lags = error instanceof HersError && ['STALE', 'NOT_FOUND'].includes(error.code);
+      const lags = isCode(error, 'STALE', 'NOT_FOUND');
       if (!lags && !isPassing(error)) throw error;
       if (isGone(error)) options.onSuspect(node);
       // One of several shards may lag: then each is asked for alone, of the same node too.
@@ -196,7 +194,7 @@ export async function* searchShards(
   try {
     options.signal.throwIfAborted();
     yield* queue.take();
-    const timedOut = missing.filter((error) => error instanceof HersError && error.code === 'TIMED_OUT').length;
+    const timedOut = missing.filter((error) => isCode(error, 'TIMED_OUT')).length;
     const failed = missing.length - timedOut;
     options.onCoverage?.({ answered: shards.length - missing.length, failed, timedOut });
   } finally {

@@ -10,7 +10,6 @@ import { checkFormat, FORMAT, isCount, isObject, readDocument } from './argument
  * What a node does for the others: the calls of a Service for its shards, and a few of their own.
  */
 export interface ShardService extends Service, ShardCalls {
-  /** Puts a snapshot in the place of a shard. */
   replace(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<void>;
 }
 
@@ -50,7 +49,6 @@ export function shardOf(id: Uint8Array, shards: number): number {
 }
 
 export interface Home {
-  /** Of the client's manifest. */
   readonly version: number;
   readonly manifest: Uint8Array;
   /**
@@ -78,7 +76,6 @@ export const shardManifest = (version: number, mark: string): Uint8Array =>
 /** The mark of shards that are made: nobody else writes to them until they have a name. */
 export const MADE = 'made';
 
-/** The state of a shard that has this manifest. */
 export const shardState = (version: number, mark: string): ShardState => ({
   version,
   state: stateOf(shardManifest(version, mark)),

@@ -2,16 +2,17 @@
 // cluster can be restored into a folder, and one of a folder into a cluster.
 
 import { createHash } from 'node:crypto';
-import { decodeBlock } from '@hers/scheme';
-import { HANDLE_BYTES, HersError, type Many, type SealedRecord, type StageId, unframe } from '@hers/service';
+import { HANDLE_BYTES, HersError, type StageId, unframe } from '@hers/service';
 import {
   decodeSnapshotHeader,
   encodeSnapshotHeader,
   Frames,
   HashedStream,
   MAX_FRAME_BYTES,
+  malformed,
   PART,
   type SnapshotHeader,
+  type SnapshotPart,
 } from '@hers/store/snapshot';
 import { stateOf } from '@hers/store/stages';
 import type { PlacedCollection } from './directory.ts';
@@ -30,7 +31,6 @@ import {
 } from './shard.ts';
 
 const broken = () => new HersError('UNAVAILABLE', 'a shard broke off in the middle of its snapshot; take it again');
-const malformed = (what: string) => new HersError('MALFORMED', `this snapshot ${what}; nothing was restored`);
 
 /** One shard's snapshot: its header has been read, and the rest comes as it is taken. */
 export class ShardSnapshot {
@@ -52,7 +52,6 @@ export class ShardSnapshot {
     return new ShardSnapshot(decodeSnapshotHeader(first.value), frames, stream);
   }
 
-  /** What it holds: the kind of each part, and its content. */
   async *parts(): AsyncGenerator<{ readonly kind: number; readonly content: Uint8Array }> {
     let announced: Uint8Array | undefined;
     for await (const frame of this.#frames) {
@@ -84,70 +83,10 @@ export async function* joinSnapshots(
   yield frames.end();
 }
 
-export type RestoredPart =
-  | { readonly kind: 'header'; readonly header: SnapshotHeader }
-  | { readonly kind: 'record'; readonly record: SealedRecord }
-  | { readonly kind: 'list'; readonly list: Uint8Array }
-  | { readonly kind: 'block'; readonly id: Uint8Array; readonly encoded: Uint8Array };
-
-export async function* readSnapshot(pieces: Many<Uint8Array>): AsyncGenerator<RestoredPart> {
-  const stream = new HashedStream();
-  let header: SnapshotHeader | undefined;
-  let announced: Uint8Array | undefined;
-  let block: Uint8Array[] = [];
-  const left = { records: 0, lists: 0, blocks: 0 };
-  const count = (what: keyof typeof left) => {
-    if (left[what]-- === 0) throw malformed(`holds more ${what} than it announces`);
-  };
-  for await (const frame of unframe(stream.pass(pieces), MAX_FRAME_BYTES)) {
-    if (announced) throw malformed('goes on behind its end');
-    if (!header) {
-      header = decodeSnapshotHeader(frame);
-      Object.assign(left, { records: header.records, lists: header.lists, blocks: header.blocks });
-      yield { kind: 'header', header };
-      continue;
-    }
-    const [kind] = frame;
-    const content = frame.subarray(1);
-    if (block.length > 0 && kind !== PART.blockPiece && kind !== PART.blockEnd) throw malformed('breaks off a block');
-    if (kind === PART.end) announced = content;
-    else if (kind === PART.record) {
-      count('records');
-      if (content.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
-      const [handle, sealed] = [content.subarray(0, HANDLE_BYTES), content.subarray(HANDLE_BYTES)];
-      yield { kind: 'record', record: { handle, sealed } };
-    } else if (kind === PART.list) {
-      count('lists');
-      yield { kind: 'list', list: content };
-    } else if (kind === PART.blockPiece || kind === PART.blockEnd) {
-      if (content.length === 0) throw malformed('holds an empty piece of a block');
-      block.push(content);
-      if (kind === PART.blockPiece) continue;
-      count('blocks');
-      const encoded = new Uint8Array(Buffer.concat(block));
-      block = [];
-      yield { kind: 'block', id: blockIdOf(encoded), encoded };
-    } else throw malformed('holds something unknown');
-  }
-  if (!header || !announced) throw malformed('is cut off');
-  if (Buffer.compare(announced, stream.digest()) !== 0) throw malformed('was altered on the way');
-  if (left.records + left.lists + left.blocks > 0) throw malformed('does not hold what its header announces');
-}
-
-function blockIdOf(encoded: Uint8Array): Uint8Array {
-  try {
-    return decodeBlock(encoded).blockId;
-  } catch (error) {
-    if (!(error instanceof HersError)) throw error;
-    const code = error.code === 'UNSUPPORTED_VERSION' ? error.code : 'MALFORMED';
-    throw new HersError(code, `a block in this snapshot cannot be read (${error.message}); nothing was restored`);
-  }
-}
-
 /** Bytes that are committed together. */
 const RESTORED_BYTES = 2 ** 25;
 
-type Restored = Exclude<RestoredPart, { kind: 'header' }>;
+type Restored = Exclude<SnapshotPart, { kind: 'header' }>;
 
 /** The shards of a collection that is restored. Nobody knows them until all has come. */
 export class Filling {
@@ -155,9 +94,10 @@ export class Filling {
   readonly #header: SnapshotHeader;
   readonly #make: () => Promise<PlacedCollection>;
   readonly #signal: AbortSignal;
-  #placed: PlacedCollection | undefined;
+  /** Once the shards are made. */
+  placed: PlacedCollection | undefined;
   #versions: number[] = [];
-  #waiting: { readonly id: Uint8Array; readonly part: Restored }[] = [];
+  #waiting: Restored[] = [];
   #bytes = 0;
 
   /** `make` makes the shards, when there is enough to put into them. */
@@ -168,31 +108,19 @@ export class Filling {
     this.#signal = signal;
   }
 
-  /** Once the shards are made. */
-  get placed(): PlacedCollection | undefined {
-    return this.#placed;
-  }
-
   async take(part: Restored): Promise<void> {
-    const { id, bytes } = idOf(part);
-    this.#waiting.push({ id, part });
-    this.#bytes += bytes;
+    this.#waiting.push(part);
+    this.#bytes += (part.kind === 'block' ? part.encoded : part.content).length;
     if (this.#bytes >= RESTORED_BYTES) await this.#flush();
   }
 
   async #flush(): Promise<PlacedCollection> {
-    const placed = (this.#placed ??= await this.#make());
+    const placed = (this.placed ??= await this.#make());
     if (this.#versions.length === 0) this.#versions = placed.shards.map(() => FIRST_VERSION);
-    const shards = Map.groupBy(this.#waiting, ({ id }) => shardOf(id, placed.shards.length));
+    const shards = Map.groupBy(this.#waiting, (part) => shardOf(idOf(part), placed.shards.length));
     this.#waiting = [];
     this.#bytes = 0;
-    const add = ([shard, some]: [number, { part: Restored }[]]) =>
-      this.#add(
-        placed,
-        shard,
-        some.map(({ part }) => part),
-      );
-    await Promise.all([...shards].map(add));
+    await Promise.all([...shards].map(([shard, parts]) => this.#add(placed, shard, parts)));
     this.#signal.throwIfAborted();
     return placed;
   }
@@ -201,12 +129,14 @@ export class Filling {
     const name = shardName(uid, shard);
     const replicas = shards[shard];
     const expected = this.#versions[shard]++;
-    const records = parts.flatMap((part) => (part.kind === 'record' ? [part.record] : []));
+    const records = parts
+      .filter((part) => part.kind === 'record')
+      .map(({ content }) => ({ handle: content.subarray(0, HANDLE_BYTES), sealed: content.subarray(HANDLE_BYTES) }));
     await writeTo(this.#node, replicas, async (service) => {
       const lists: StageId[] = [];
       const blocks: StageId[] = [];
       for (const part of parts) {
-        if (part.kind === 'list') lists.push(await service.stageList(name, part.list));
+        if (part.kind === 'list') lists.push(await service.stageList(name, part.content));
         if (part.kind === 'block') blocks.push(await service.stageBlock(name, [part.encoded]));
       }
       const staged = records.length > 0 ? [await service.stageRecords(name, records)] : [];
@@ -230,8 +160,7 @@ export class Filling {
     }
     const { version, manifest, records, blocks } = this.#header;
     // A record or block that occurs twice would count as one.
-    if (sums.records !== records || sums.blocks !== blocks)
-      throw new HersError('MALFORMED', 'this snapshot does not hold what its header announces; nothing was restored');
+    if (sums.records !== records || sums.blocks !== blocks) throw malformed('does not hold what its header announces');
     const base = Math.max(0, Math.max(...this.#versions) + 1 - version);
     const made = version + base;
     const states = this.#versions.map((each, shard) => (shard === HOME ? homeState(made) : shardState(each, MADE)));
@@ -247,11 +176,9 @@ export class Filling {
   }
 }
 
-function idOf(part: Restored): { id: Uint8Array; bytes: number } {
-  if (part.kind === 'record')
-    return { id: part.record.handle, bytes: part.record.handle.length + part.record.sealed.length };
-  if (part.kind === 'list') return { id: sha256(part.list), bytes: part.list.length };
-  return { id: part.id, bytes: part.encoded.length };
+function idOf(part: Restored): Uint8Array {
+  if (part.kind === 'block') return part.block.blockId;
+  return part.kind === 'record' ? part.content.subarray(0, HANDLE_BYTES) : sha256(part.content);
 }
 
 const sha256 = (bytes: Uint8Array) => new Uint8Array(createHash('sha256').update(bytes).digest());

@@ -52,7 +52,8 @@ export class Staging {
 
   async records(name: string, records: Many<SealedRecord>, options?: CallOptions): Promise<StageId> {
     const placed = await this.#collections.find(name);
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
     const parts: ShardStage[] = [];
     let gathered = new Map<number, SealedRecord[]>();
     let bytes = 0;
@@ -96,7 +97,6 @@ export class Staging {
       return this.#named(placed, 'records', parts, options);
     } finally {
       if (bytes > 0) options?.hold?.(-bytes);
-      done();
     }
   }
 
@@ -117,30 +117,27 @@ export class Staging {
 
   async block(name: string, pieces: Many<Uint8Array>, options?: CallOptions): Promise<StageId> {
     const placed = await this.#collections.find(name);
-    const { signal, done } = eitherSignal(this.#collections.closing, options?.signal);
-    try {
+    using either = eitherSignal(this.#collections.closing, options?.signal);
+    const { signal } = either;
+    signal.throwIfAborted();
+    const parts: Uint8Array[] = [];
+    for await (const piece of pieces) {
       signal.throwIfAborted();
-      const parts: Uint8Array[] = [];
-      for await (const piece of pieces) {
-        signal.throwIfAborted();
-        checkBytes(piece, 'a piece of a block');
-        parts.push(piece);
-      }
-      const encoded = new Uint8Array(Buffer.concat(parts));
-      options?.hold?.(encoded.length);
-      try {
-        const { blockId } = decodeBlock(encoded);
-        if (options?.partitions && !isOf(options.partitions, blockId)) throw notHeld('a block of another partition');
-        const part = await this.#put(placed, shardOf(blockId, placed.shards.length), (service, shard) =>
-          service.stageBlock(shard, [encoded], { signal }),
-        );
-        signal.throwIfAborted();
-        return this.#named(placed, 'block', [part], options);
-      } finally {
-        options?.hold?.(-encoded.length);
-      }
+      checkBytes(piece, 'a piece of a block');
+      parts.push(piece);
+    }
+    const encoded = new Uint8Array(Buffer.concat(parts));
+    options?.hold?.(encoded.length);
+    try {
+      const { blockId } = decodeBlock(encoded);
+      if (options?.partitions && !isOf(options.partitions, blockId)) throw notHeld('a block of another partition');
+      const part = await this.#put(placed, shardOf(blockId, placed.shards.length), (service, shard) =>
+        service.stageBlock(shard, [encoded], { signal }),
+      );
+      signal.throwIfAborted();
+      return this.#named(placed, 'block', [part], options);
     } finally {
-      done();
+      options?.hold?.(-encoded.length);
     }
   }
 

@@ -116,12 +116,7 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
     ...(allowPlaintext ? { insecure: true } : {}),
     ...(certificate ? { certified: certifiedBy(certificate) } : {}),
   };
-  const ledger = new NatsLedger({
-    servers,
-    ...(cluster === undefined ? {} : { cluster }),
-    ...(ledgerReplicas === undefined ? {} : { replicas: ledgerReplicas }),
-    ...(natsTls ? { tls: natsTls } : {}),
-  });
+  const ledger = new NatsLedger({ servers, cluster, replicas: ledgerReplicas, tls: natsTls });
   const closers: (() => Promise<unknown>)[] = [() => ledger.close()];
   const close = async () => {
     for (const each of closers.splice(0).reverse()) await each();
@@ -163,11 +158,12 @@ export async function startNode(folder: string, options: ClusterOptions): Promis
     else await begin;
     await node.start();
     closers.push(() => node.close());
+    const { replicas, shards: count } = options;
     const coordinator = new Coordinator(node, {
       secret: token ?? '',
-      ...(options.replicas === undefined ? {} : { replicas: options.replicas }),
-      ...(options.shards === undefined ? {} : { shards: options.shards }),
-      ...(options.store?.inbox === undefined ? {} : { inbox: options.store.inbox }),
+      replicas,
+      shards: count,
+      inbox: options.store?.inbox,
     });
     closers.push(() => coordinator.close());
     return { service: withMethods(coordinator, { close }), url };

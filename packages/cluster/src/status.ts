@@ -16,14 +16,12 @@ import { decodeHome, HOME, readAddress, type ShardService, shardName } from './s
 export interface NodeStatus {
   readonly name: string;
   readonly url: string;
-  /** Why it does not answer, if it does not. */
   readonly error?: string;
   /** Shards that it keeps, and their bytes on its disk. */
   readonly shards: number;
   readonly bytes: number;
   /** Shards that it should have and lacks, or has an older version of. */
   readonly lagging: number;
-  /** It is being emptied. */
   readonly draining: boolean;
 }
 
@@ -60,9 +58,7 @@ export interface ClusterStatus {
   readonly moves: readonly MoveStatus[];
 }
 
-/** What the folder of a node says about its cluster. */
 export interface FolderStatus {
-  /** The nodes that it knows. */
   readonly nodes: readonly string[];
   /** Collections of the cluster, and shards in this folder. */
   readonly collections: number;
@@ -71,7 +67,6 @@ export interface FolderStatus {
   readonly leftover: number;
 }
 
-/** Reads it from the folder alone. */
 export async function folderStatus(store: Service): Promise<FolderStatus> {
   const directory = decodeDirectory((await store.getManifest(DIRECTORY)).manifest);
   const uids = new Set(Object.values(directory.collections).map(({ uid }) => uid));

@@ -1,9 +1,16 @@
 // Nodes speak HTTP to each other, as clients do, on a port of their own and with a token that only
 // nodes have.
 
-import { Agent, type ClientRequest, type IncomingMessage, request as plainly } from 'node:http';
-import { Agent as SecureAgent, request as securely } from 'node:https';
-import { fieldsOf, type HttpOptions, HttpService, SMALL_BYTES, wholeBody } from '@hers/client/transport';
+import type { Agent } from 'node:http';
+import {
+  fetchLarge,
+  fieldsOf,
+  type HttpOptions,
+  HttpService,
+  type PieceReader,
+  SMALL_BYTES,
+  wholeBody,
+} from '@hers/client/transport';
 import { type RunningServer, type ServeOptions, startServer } from '@hers/server';
 import {
   type CallOptions,
@@ -45,18 +52,16 @@ export interface ShardsOptions extends Pick<HttpOptions, 'token' | 'insecure'> {
 export class HttpShards extends HttpService implements ShardService {
   readonly #url: string;
   readonly #token: string | undefined;
-  readonly #agent: Agent;
-  /** Those that show a certificate, where nodes have one. */
   readonly #certified: Certified | undefined;
   readonly #closing = new AbortController();
 
   constructor(url: string, options: ShardsOptions) {
     const { certified, ...rest } = options;
-    super(url, { ...rest, ...(certified ? { fetch: certified.fetch } : {}), retryMs: QUIET_MS });
+    const ask = certified && { fetch: (to: string, init: RequestInit) => fetchLarge(to, init, certified()) };
+    super(url, { ...rest, ...ask, retryMs: QUIET_MS });
     this.#url = url.replace(/\/+$/, '');
     this.#token = options.token;
     this.#certified = certified;
-    this.#agent = new (url.startsWith('https:') ? SecureAgent : Agent)({ keepAlive: true });
   }
 
   async prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
@@ -101,23 +106,19 @@ export class HttpShards extends HttpService implements ShardService {
     parts: readonly Uint8Array[],
     options: SearchCallOptions | undefined,
   ): AsyncGenerator<readonly Uint8Array[]> {
-    const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+    using either = eitherSignal(this.#closing.signal, options?.signal);
+    const { signal } = either;
     const question = {
       url: `${this.#url}/v1/shards/search`,
       token: this.#token,
-      agent: this.#certified?.agent() ?? this.#agent,
+      agent: this.#certified?.(),
       signal,
     };
-    try {
-      yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
-    } finally {
-      done();
-    }
+    yield* readItemGroups(answerTo({ ...question, parts, quietMs: SEARCH_QUIET_MS }), RESPONSE_BYTES);
   }
 
   override async close(): Promise<void> {
     this.#closing.abort(new HersError('CLOSED', 'this connection is closed'));
-    this.#agent.destroy();
     await super.close();
   }
 
@@ -168,7 +169,7 @@ export interface Question {
   /** The body, in parts that follow each other. */
   readonly parts: readonly Uint8Array[];
   /** Keeps connections for the next question. */
-  readonly agent: Agent;
+  readonly agent?: Agent | undefined;
   readonly signal: AbortSignal;
   /** A node that is silent for so long counts as gone. */
   readonly quietMs: number;
@@ -178,110 +179,64 @@ export interface Question {
 const REASON_BYTES = 2 ** 16;
 
 /** The pieces of an answer. UNAVAILABLE if the node is gone or busy, now or in the middle. */
-export async function* answerTo(question: Question): AsyncGenerator<Uint8Array> {
-  const { signal } = question;
-  const watch = new Silence(question.quietMs);
-  let answer: IncomingMessage | undefined;
+export async function* answerTo({
+  url,
+  token,
+  parts,
+  agent,
+  quietMs,
+  signal: given,
+}: Question): AsyncGenerator<Uint8Array> {
+  using either = eitherSignal(given);
+  const { signal, stop } = either;
+  const unreachable = (why: string) => new HersError('UNAVAILABLE', `${url} cannot be reached: ${why}`);
+  const ask = (over: Agent | false | undefined) => {
+    const headers = { 'content-type': OCTETS, ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) };
+    return fetchLarge(url, { method: 'POST', headers, body: parts, signal }, over);
+  };
+  /** Only while the other side is waited for can it be silent. */
+  const waited = async <T>(waiting: Promise<T>): Promise<T> => {
+    const timer = setTimeout(stop, quietMs, unreachable('it is silent'));
+    try {
+      return await waiting;
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  let reader: PieceReader | undefined;
   try {
     signal.throwIfAborted();
-    answer = await watch.over(post(question, watch));
-    if (answer.statusCode !== 200) throw await refusal(answer);
-    const pieces: AsyncIterator<Buffer> = answer[Symbol.asyncIterator]();
+    // A connection that was kept may have been closed at the other end just now.
+    const again = (error: unknown) => (isClosed(error) ? ask(false) : Promise.reject(error));
+    const { status, body } = await waited(ask(agent).catch(again));
+    reader = body!.getReader();
+    if (status !== 200) throw await waited(refusal(status, reader));
     for (;;) {
-      const { done, value } = await watch.over(pieces.next());
-      if (done) return;
+      const { value } = await waited(reader.read());
+      if (!value) return;
       yield value;
     }
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (error instanceof HersError) throw error;
-    const why = watch.isLate ? 'it is silent' : (error as Error).message;
-    throw new HersError('UNAVAILABLE', `${question.url} cannot be reached: ${why}`);
+    throw error instanceof HersError ? error : unreachable(causeOf(error).message);
   } finally {
-    watch.end();
-    if (answer && !answer.readableEnded) answer.destroy();
+    await reader?.cancel();
   }
 }
 
-/** Ends a request during which the other side says nothing for too long, while it is waited for. */
-class Silence {
-  readonly #ms: number;
-  #timer: NodeJS.Timeout | undefined;
-  request: ClientRequest | undefined;
-  isLate = false;
+/** What `fetchLarge` says that has happened. */
+const causeOf = (error: unknown) => (error as { cause: Error & { code?: string } }).cause;
+const isClosed = (error: unknown) => ['ECONNRESET', 'EPIPE'].includes(causeOf(error).code ?? '');
 
-  constructor(ms: number) {
-    this.#ms = ms;
-  }
-
-  async over<T>(waiting: Promise<T>): Promise<T> {
-    this.#timer = setTimeout(() => {
-      this.isLate = true;
-      this.request?.destroy();
-    }, this.#ms);
-    try {
-      return await waiting;
-    } finally {
-      this.end();
-    }
-  }
-
-  end(): void {
-    clearTimeout(this.#timer);
-  }
-}
-
-async function post(question: Question, watch: Silence): Promise<IncomingMessage> {
-  try {
-    return await attempt(question, watch, question.agent);
-  } catch (error) {
-    // A connection that was kept may have been closed at the other end just now.
-    const mayBeClosed = watch.request?.reusedSocket && isClosed(error);
-    if (question.signal.aborted || watch.isLate || !mayBeClosed) throw error;
-    return attempt(question, watch, false);
-  }
-}
-
-const isClosed = (error: unknown) => ['ECONNRESET', 'EPIPE'].includes(String((error as { code?: unknown }).code));
-
-/** Up to the head of the answer. */
-function attempt(
-  { url, token, parts, signal }: Question,
-  watch: Silence,
-  agent: Agent | false,
-): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    const send = url.startsWith('https:') ? securely : plainly;
-    const headers = {
-      'content-type': OCTETS,
-      'content-length': parts.reduce((sum, { length }) => sum + length, 0),
-      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
-    };
-    const request = send(url, { method: 'POST', headers, agent, signal });
-    watch.request = request;
-    request.on('response', resolve);
-    request.on('error', reject);
-    request.cork();
-    for (const part of parts) request.write(part);
-    request.end();
-    request.uncork();
-  });
-}
-
-/** The error that a node refused a question with. */
-async function refusal(answer: IncomingMessage): Promise<HersError> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
-  for await (const piece of answer as AsyncIterable<Buffer>) {
-    bytes += piece.length;
-    if (bytes > REASON_BYTES) break;
-    pieces.push(piece);
-  }
+async function refusal(status: number, pieces: PieceReader): Promise<HersError> {
+  let text = Buffer.alloc(0);
+  for (let next = await pieces.read(); next.value && text.length <= REASON_BYTES; next = await pieces.read())
+    text = Buffer.concat([text, next.value]);
   let error: HersError | undefined;
   try {
-    error = decodeError(JSON.parse(Buffer.concat(pieces).toString()));
+    error = decodeError(JSON.parse(text.toString()));
   } catch {}
   // Another node may have less to do.
   if (error && error.code !== 'OVERLOADED') return error;
-  return new HersError('UNAVAILABLE', error?.message ?? `a node answered ${answer.statusCode} without saying why`);
+  return new HersError('UNAVAILABLE', error?.message ?? `a node answered ${status} without saying why`);
 }

@@ -196,7 +196,6 @@ export interface AnswerOptions {
   /** A client that takes nothing for so long is given up. */
   readonly stallMs: number;
   readonly pace: Pace;
-  /** Ends it where it is. */
   readonly signal: AbortSignal;
   /** Hears when it begins, and what was taken. */
   readonly onBegin: () => void;
@@ -216,7 +215,6 @@ export class Answer {
     this.#options = options;
   }
 
-  /** The connection is closed. */
   get gone(): boolean {
     return this.#response.destroyed;
   }
@@ -290,7 +288,6 @@ export class Pace {
     this.#clock = clock;
   }
 
-  /** It is the client's turn. */
   wait(): void {
     this.#since ??= this.#clock();
   }

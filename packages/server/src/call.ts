@@ -91,7 +91,6 @@ export class Call {
     return partitions && new Set(partitions);
   }
 
-  /** Counts memory for this request. */
   readonly hold = (bytes: number): void => this.guest.hold.take(bytes);
 
   /** The collection that a body names. FORBIDDEN when the token is for another. */
@@ -196,12 +195,10 @@ export class Call {
     return this.reply;
   }
 
-  /** Answers with items, as they come. */
   items(batches: AsyncIterable<readonly ItemParts[]>): Promise<FastifyReply> {
     return this.#send((answer, options) => sendItems(answer, batches, options));
   }
 
-  /** Answers with items that lie in pieces. */
   itemPieces(pieces: AsyncIterable<Piece>): Promise<FastifyReply> {
     return this.#send((answer, options) => sendPieces(answer, pieces, options));
   }

@@ -72,7 +72,6 @@ export class Connections {
     if (!socket.destroyed) quiet.add(socket);
   }
 
-  /** The address with the most connections. */
   #busiest(): Address {
     let busiest: Address | undefined;
     for (const address of this.#addresses.values()) if (!busiest || address.count > busiest.count) busiest = address;

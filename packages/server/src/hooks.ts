@@ -90,7 +90,6 @@ async function admit(parts: Parts, request: FastifyRequest, reply: FastifyReply)
   checkChange(request);
 }
 
-/** What a request leaves behind. */
 function trace({ metrics, audit }: Parts, request: FastifyRequest, reply: FastifyReply, seconds: number): void {
   const route = request.routeOptions.config.hers;
   const finished = reply.raw.writableFinished;

@@ -96,7 +96,6 @@ export interface SendOptions {
   readonly onFailure: (error: unknown) => void;
 }
 
-/** Sends items as they come. */
 export function sendItems(
   answer: Answer,
   batches: AsyncIterable<readonly ItemParts[]>,

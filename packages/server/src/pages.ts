@@ -168,11 +168,10 @@ export interface Site {
 const OPERATION = 'console';
 
 export function siteRoutes({ base, headers, files }: Site): Route[] {
+  const open = { method: 'GET', needs: 'open', operation: OPERATION } as const;
   const page: Route[] = files.map(({ path, type, body, compressed }) => ({
-    method: 'GET',
+    ...open,
     url: base + path,
-    needs: 'open',
-    operation: OPERATION,
     summary: path === '' ? 'The console, a page for people' : `A file of the console: ${path}`,
     gives: { kind: 'text', status: 200, type, description: 'a file' },
     handle: async ({ request, reply }) => {
@@ -184,10 +183,8 @@ export function siteRoutes({ base, headers, files }: Site): Route[] {
     },
   }));
   const withoutSlash: Route = {
-    method: 'GET',
+    ...open,
     url: base.replace(/\/$/, ''),
-    needs: 'open',
-    operation: OPERATION,
     summary: 'Leads to the console',
     gives: { kind: 'text', status: 200, type: 'text/plain', description: 'nothing' },
     handle: async ({ reply }) => reply.redirect(base, 302),

@@ -19,7 +19,6 @@ import {
   HANDLE_BYTES,
   type HelloBody,
   HersError,
-  type InboxItem,
   type InboxRange,
   LIST_ID_BYTES,
   MAX_IDS,
@@ -188,7 +187,8 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       gives: octets('items: handle and sealed record'),
       handle: async (call) => {
         const handles = call.ids(await call.octets(), HANDLE_BYTES, 'a handle', MAX_IDS);
-        return call.items(recordParts(service.getRecords(call.name, handles, call.options)));
+        const records = service.getRecords(call.name, handles, call.options);
+        return call.items(inParts(records, ({ handle, sealed }) => [handle, sealed]));
       },
     }),
     route(`POST ${COLLECTION}/lists`, 'write', 'stageList', 'Stage a sealed list', {
@@ -201,7 +201,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       gives: octets('items: sealed lists'),
       handle: async (call) => {
         const ids = call.ids(await call.octets(), LIST_ID_BYTES, 'a list id', MAX_IDS);
-        return call.items(listParts(service.getLists(call.name, ids, call.options)));
+        return call.items(inParts(service.getLists(call.name, ids, call.options), (list) => [list]));
       },
     }),
     route(`POST ${COLLECTION}/blocks`, 'write', 'stageBlock', 'Stage an encrypted block', {
@@ -269,7 +269,7 @@ function serviceRoutes(service: Service, scans: Scans): Route[] {
       gives: octets('items: number and time (u64 each), envelope'),
       handle: async (call) => {
         const { head } = await call.message<InboxRange>(schemas.takeHead, 0);
-        return call.items(inboxParts(service.takeInbox(call.name, head, call.options)));
+        return call.items(inParts(service.takeInbox(call.name, head, call.options), encodeInboxItem));
       },
     }),
     route(`POST ${COLLECTION}/inbox/drop`, 'write', 'dropInbox', 'Remove items from the inbox', {
@@ -331,10 +331,6 @@ async function withQuestions(
   return { ...request, queries, open: { ...open, inbox: [] } };
 }
 
-async function* inboxParts(items: AsyncIterable<InboxItem>): AsyncGenerator<readonly ItemParts[]> {
-  for await (const item of items) yield [encodeInboxItem(item)];
-}
-
 /** The routes about the server itself; the last two describe all of them. */
 function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[]): Route[] {
   const document = once(() => JSON.stringify(openApi(all(), VERSION)));
@@ -384,7 +380,6 @@ function serverRoutes(service: Service, parts: Parts, all: () => readonly Route[
   ];
 }
 
-/** Makes the text when it is first wanted. */
 function once(make: () => string): () => string {
   let made: string | undefined;
   return () => (made ??= make());
@@ -424,14 +419,9 @@ function* inPieces(whole: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < whole.length; at += PIECE_BYTES) yield whole.subarray(at, at + PIECE_BYTES);
 }
 
-// Items for `Call.items`: several at a time, each of one or more parts.
-
-async function* recordParts(records: AsyncIterable<SealedRecord>): AsyncGenerator<ItemParts[]> {
-  for await (const { handle, sealed } of records) yield [[handle, sealed]];
-}
-
-async function* listParts(lists: AsyncIterable<Uint8Array>): AsyncGenerator<ItemParts[]> {
-  for await (const list of lists) yield [[list]];
+/** For `Call.items`, which takes several at a time, each of one or more parts. */
+async function* inParts<T>(items: AsyncIterable<T>, partsOf: (item: T) => ItemParts): AsyncGenerator<ItemParts[]> {
+  for await (const item of items) yield [partsOf(item)];
 }
 
 /** What is made of open queries: their rows, as many at a time as a store expands. */

@@ -38,13 +38,9 @@ export function shardRoutes(shards: ShardCalls): Route[] {
         handle: async (call) => {
           const { head, parts } = await call.message<PrepareHead>(schemas.prepareHead, COMMIT_PARTS);
           const { partitions, ...rest } = head;
-          const change = decodeCommit({ head: rest, parts });
-          const held = partitions && new Set(partitions);
-          const stage = await shards.prepare(call.name, change as ShardChange, {
-            ...call.options,
-            partitions: held,
-          });
-          return { stage };
+          const change = decodeCommit({ head: rest, parts }) as ShardChange;
+          const options = { ...call.options, partitions: partitions && new Set(partitions) };
+          return { stage: await shards.prepare(call.name, change, options) };
         },
       },
     ),

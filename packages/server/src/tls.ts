@@ -1,9 +1,10 @@
 // Certificate and key from files, read again when they change: a renewed certificate is served
 // without a restart.
 
-import { readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureVersion, type Server } from 'node:tls';
 import { HersError } from '@hers/service';
+import { stampOf } from '@hers/service/target';
 
 /** Where the certificate and its private key are, as PEM. */
 export interface TlsFiles {
@@ -86,17 +87,13 @@ export function readTls({ cert, key, authority }: TlsFiles): TlsOptions {
   return options;
 }
 
-const stampOf = ({ cert, key, authority = cert }: TlsFiles) =>
-  [cert, key, authority]
-    .map((path) => {
-      try {
-        const { mtimeMs, ino, size } = statSync(path);
-        return `${mtimeMs} ${ino} ${size}`;
-      } catch {
-        return 'gone';
-      }
-    })
-    .join();
+function stampOfAll({ cert, key, authority = cert }: TlsFiles): string {
+  try {
+    return stampOf(cert, key, authority);
+  } catch {
+    return 'gone';
+  }
+}
 
 /** Watches the files. What cannot be used leaves the old certificate in place, and is told. */
 export function watchTls(
@@ -108,9 +105,9 @@ export function watchTls(
     everyMs = LOOK_EVERY_MS,
   }: { onChange(): void; onBackgroundError(error: HersError): void; everyMs?: number },
 ): () => void {
-  let stamp = stampOf(files);
+  let stamp = stampOfAll(files);
   const timer = setInterval(() => {
-    const now = stampOf(files);
+    const now = stampOfAll(files);
     if (now === stamp) return;
     stamp = now;
     try {

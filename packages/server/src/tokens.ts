@@ -3,10 +3,9 @@
 // at with every request, so what is revoked is refused from then on.
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { HersError, isCollectionName, PARTITION_BYTES } from '@hers/service';
-import { isFileThere, replaceFile } from '@hers/service/target';
+import { isFileThere, replaceFile, stampOf } from '@hers/service/target';
 import { lockFile } from '@hers/store/file-lock';
 import type { Scope } from './routes.ts';
 
@@ -56,7 +55,6 @@ const OF_ALL = '0'.repeat(2 * PARTITION_BYTES);
 /** Of one token: every request looks them up. */
 const MAX_PARTITIONS = 1000;
 
-/** Whether these are handles of partitions. */
 function arePartitions(partitions: unknown): partitions is readonly string[] {
   return (
     Array.isArray(partitions) &&
@@ -66,7 +64,6 @@ function arePartitions(partitions: unknown): partitions is readonly string[] {
   );
 }
 
-/** The number of a device. */
 const isDevice = (x: unknown) => Number.isInteger(x) && (x as number) >= 1 && (x as number) < 2 ** 32;
 
 /**
@@ -105,6 +102,8 @@ const publicPart = ({ hash: _, ...token }: StoredToken): Token => token;
 
 /**
  * Reads and changes a token file.
+ *
+ * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
  */
 export class TokenStore {
   /** Of the file that keeps the hashes. */
@@ -128,11 +127,7 @@ export class TokenStore {
     }
   }
 
-  /**
-   * All that are valid.
-   *
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
-   */
+  /** All that are valid. */
   async list(): Promise<Token[]> {
     return (await this.#read()).tokens.map(publicPart);
   }
@@ -146,7 +141,6 @@ export class TokenStore {
    *   can have, partitions without a collection, with scope admin, or not given by their handles,
    *   or a device without scope device and a collection; where its path is no file, but a folder or
    *   a link.
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
    * @throws {HersError} LOCKED: where another process has held the file for five seconds.
    * @example
    * const { secret } = await new TokenStore('./tokens.json').create({ scope: 'search' });
@@ -200,7 +194,6 @@ export class TokenStore {
    * @param id - Its public part, as `list` shows it.
    * @throws {HersError} NOT_FOUND: where there is none of this id.
    * @throws {HersError} INVALID_ARGUMENT: where its path is no file, but a folder or a link.
-   * @throws {HersError} DAMAGED: for a file that cannot be understood; restore it from a copy.
    * @throws {HersError} LOCKED: where another process has held the file for five seconds.
    */
   async revoke(id: string): Promise<Token> {
@@ -254,8 +247,7 @@ export class TokenCheck {
   async #refresh(): Promise<void> {
     let stamp: string;
     try {
-      const { mtimeMs, ino, size } = statSync(this.#path);
-      stamp = `${mtimeMs} ${ino} ${size}`;
+      stamp = stampOf(this.#path);
     } catch {
       this.#stamp = '';
       this.#tokens = new Map();

@@ -5,7 +5,7 @@
 import { HersError } from '@hers/scheme';
 import { sha256 } from '@noble/hashes/sha2.js';
 
-const MAGIC = 'HERSPOST';
+const MAGIC = new TextEncoder().encode('HERSPOST');
 const VERSION = 1;
 const KINDS = ['question', 'enrolment'] as const;
 const SIGNATURE_BYTES = 64;
@@ -44,7 +44,7 @@ export interface Envelope extends EnvelopeHead {
 export function encodeEnvelopeHead(about: EnvelopeHead, body: Uint8Array): Uint8Array {
   const head = new Uint8Array(ENVELOPE_HEAD_BYTES);
   const view = new DataView(head.buffer);
-  for (let i = 0; i < MAGIC.length; i++) head[i] = MAGIC.charCodeAt(i);
+  head.set(MAGIC);
   view.setUint16(AT.version, VERSION, true);
   view.setUint8(AT.kind, 1 + KINDS.indexOf(about.kind));
   view.setUint32(AT.device, about.device, true);
@@ -74,8 +74,7 @@ export function decodeEnvelope(bytes: Uint8Array): Envelope {
   if (bytes.length > MAX_ENVELOPE_BYTES)
     throw new HersError('TOO_LARGE', `an envelope has ${MAX_ENVELOPE_BYTES} bytes at most, not ${bytes.length}`);
   if (bytes.length <= ENVELOPE_HEAD_BYTES + SIGNATURE_BYTES) throw malformed('it is too short');
-  for (let i = 0; i < MAGIC.length; i++)
-    if (bytes[i] !== MAGIC.charCodeAt(i)) throw malformed('it begins as something else');
+  if (MAGIC.some((byte, i) => byte !== bytes[i])) throw malformed('it begins as something else');
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   if (view.getUint16(AT.version, true) !== VERSION)
     throw new HersError('UNSUPPORTED_VERSION', 'this envelope of a device is in another format; update the device');

@@ -66,7 +66,6 @@ export interface Change {
   readonly droppedLists?: Ids;
 }
 
-/** The fields of a change. */
 export const CHANGE_FIELDS: OptionNames<Change> = {
   expected: true,
   manifest: true,
@@ -382,9 +381,9 @@ export interface Service {
  * Returns the service with these methods in place of its own: to count, to watch, to fail, to
  * cheat.
  */
-export function withMethods<S extends Service>(service: S, methods: Partial<Service>): S {
+export function withMethods<S extends Service>(service: S, methods: Partial<S>): S {
   return new Proxy(service, {
-    get(target, name: keyof Service) {
+    get(target, name: keyof S & string) {
       const owner = methods[name] ? methods : target;
       const value = owner[name];
       return typeof value === 'function' ? (value as (...args: unknown[]) => unknown).bind(owner) : value;
@@ -392,7 +391,7 @@ export function withMethods<S extends Service>(service: S, methods: Partial<Serv
   });
 }
 
-interface EitherSignal {
+interface EitherSignal extends Disposable {
   readonly signal: AbortSignal;
   /** A third reason. */
   readonly stop: (reason: unknown) => void;
@@ -412,11 +411,8 @@ export function eitherSignal(ending: AbortSignal, given?: AbortSignal): EitherSi
     if (source.aborted) either.abort(source.reason);
     else source.addEventListener('abort', onAbort, { once: true });
   }
-  return {
-    signal: either.signal,
-    stop: (reason) => either.abort(reason),
-    done: () => {
-      for (const source of sources) source.removeEventListener('abort', onAbort);
-    },
+  const done = () => {
+    for (const source of sources) source.removeEventListener('abort', onAbort);
   };
+  return { signal: either.signal, stop: (reason) => either.abort(reason), done, [Symbol.dispose]: done };
 }

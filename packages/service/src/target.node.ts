@@ -2,7 +2,7 @@
 // device, a pipe, a folder, a link) is somebody's, and stays as it is.
 
 import { randomBytes } from 'node:crypto';
-import { constants, lstatSync, renameSync, type Stats } from 'node:fs';
+import { constants, lstatSync, renameSync, type Stats, statSync } from 'node:fs';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HersError } from '@hers/scheme';
@@ -95,3 +95,9 @@ export async function syncFolder(path: string): Promise<void> {
  * and a pipe is not waited for.
  */
 export const AS_FILE: number = (constants.O_NOFOLLOW ?? 0) | (constants.O_NONBLOCK ?? 0);
+
+/** Changes when one of these files does. Throws where one is missing. */
+export function stampOf(...paths: readonly string[]): string {
+  const stamp = ({ mtimeMs, ino, size }: Stats) => `${mtimeMs} ${ino} ${size}`;
+  return paths.map((path) => stamp(statSync(path))).join();
+}

@@ -39,7 +39,6 @@ export function takesGzip(accepted: string | readonly string[] | undefined): boo
 
 export const collectionPath = (name: string) => `/v1/collections/${encodeURIComponent(name)}`;
 
-/** What a server says about itself. */
 export interface HelloBody {
   readonly server: 'hers';
   readonly version: string;
@@ -264,7 +263,6 @@ function fewIds(bytes: Uint8Array, length: number, what: string): PackedIds {
 // — searches —
 
 type Packed = [ids: readonly Uint8Array[] | undefined, bytes: number, what: string];
-/** Turns packed ids into ids. */
 type Unpack = (bytes: Uint8Array, length: number, what: string) => Uint8Array[];
 
 const blockIds = (ids: Searched['blocks']): Packed => [ids, BLOCK_ID_BYTES, 'a block id'];

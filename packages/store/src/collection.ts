@@ -9,7 +9,7 @@ import { fault } from './base/faults.ts';
 import { SerialQueue } from './base/serial-queue.ts';
 import type { Assembler } from './blocks/assembler.ts';
 import { Source, type StoredBlock, storedBlock } from './blocks/source.ts';
-import type { Catalogue } from './catalogue/catalogue.ts';
+import type { Catalogue, CollectionRow } from './catalogue/catalogue.ts';
 import type { JournalPart } from './catalogue/journal.ts';
 import { RecordIndex } from './catalogue/record-index.ts';
 import { type BlockRow, Tables } from './catalogue/tables.ts';
@@ -35,13 +35,6 @@ export interface Folder {
   readonly holdsShards: boolean;
   /** Where another process writes: takes over its commits, and returns whether there were any. */
   readonly refresh: () => boolean;
-}
-
-export interface CollectionRow {
-  readonly number: number;
-  readonly name: string | null;
-  readonly id: Uint8Array;
-  readonly descriptor: Uint8Array;
 }
 
 export class Collection {
@@ -204,7 +197,6 @@ export class Collection {
     for (const source of this.sources) source.letGo();
   }
 
-  /** Releases everything after the collection was deleted. */
   dropAll(): void {
     this.blocks.clear();
     for (const source of this.sources) source.live.clear();
@@ -316,7 +308,7 @@ export function createRow(
   catalogue: Catalogue,
   name: string | null,
   made: { id: Uint8Array; descriptor: Uint8Array; manifest: Uint8Array; version: number },
-  kind: { readonly keepsStages: boolean },
+  keepsStages: boolean,
 ): number {
   let number = 0;
   const { id, descriptor, version, manifest } = made;
@@ -325,7 +317,7 @@ export function createRow(
   catalogue.transaction(() => {
     const insert = catalogue.prepare('INSERT INTO collections (name, id, descriptor) VALUES (?, ?, ?)');
     number = Number(insert.run(name, id, descriptor).lastInsertRowid);
-    new Tables(catalogue, number).create(version, manifest, kind);
+    new Tables(catalogue, number).create(version, manifest, { keepsStages });
     fault('collection.committing');
   }, parts);
   return number;
@@ -355,7 +347,6 @@ function deleteRow(catalogue: Catalogue, number: number): void {
   catalogue.prepare('DELETE FROM collections WHERE key = ?').run(number);
 }
 
-/** Removes a collection from the catalogue. */
 export function dropRow(catalogue: Catalogue, number: number): void {
   catalogue.transaction(
     () => {

@@ -24,7 +24,7 @@ import { Holding } from './base/holding.ts';
 import type { StoredBlock } from './blocks/source.ts';
 import type { BlockRow } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
-import { DELETED, decodePlace, encodePlace } from './files/entry.ts';
+import { DELETED, encodePlace } from './files/entry.ts';
 import { ROW_BYTES } from './files/vault.ts';
 import { readLists, readRecords } from './reading.ts';
 import { MAX_MANIFEST_BYTES } from './snapshot.ts';
@@ -48,7 +48,6 @@ interface Draft {
   readonly lists: readonly { readonly id: Uint8Array; readonly batch: { readonly rows: Buffer } }[];
   readonly droppedLists: Ids;
   readonly stages: readonly StageId[];
-  /** Whether anything is removed. */
   readonly loses: boolean;
 }
 
@@ -144,7 +143,6 @@ function checkBasis(collection: Collection, basis: string): void {
 const forked = ({ name }: Collection) =>
   new HersError('STALE', `${name} has its version by another change than others have; it is to be copied from them`);
 
-/** Makes a change. */
 async function adopt(
   collection: Collection,
   change: Omit<ShardChange, 'basis'>,
@@ -285,18 +283,10 @@ function draftOf({ stages, blocks, tables }: Collection, change: Change): Draft 
 
 /** Within the transaction. Drops come first, so that a change can replace an entry it drops. */
 function write({ tables, records }: Collection, draft: Draft) {
-  for (const id of draft.droppedLists) {
-    const { pack, length } = decodePlace(tables.listPlace(id)!);
-    tables.countLive(pack, -length);
-    tables.dropList(id);
-  }
+  for (const id of draft.droppedLists) tables.dropList(id);
   for (const { id, batch } of draft.lists) {
     if (tables.listPlace(id)) continue; // the same bytes exist already
-    const place = batch.rows.subarray(HANDLE_BYTES, ROW_BYTES);
-    const { pack, offset, length } = decodePlace(place);
-    tables.extendPack(pack, offset + length);
-    tables.countLive(pack, length);
-    tables.putList(id, place);
+    tables.putList(id, batch.rows.subarray(HANDLE_BYTES, ROW_BYTES));
   }
   for (const block of draft.dropped) tables.dropBlock(block.id);
   for (const source of emptied(draft.dropped)) tables.dropSegment(source);

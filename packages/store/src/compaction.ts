@@ -84,7 +84,6 @@ function groups(blocks: readonly StoredBlock[], size: number): StoredBlock[][] {
   return out;
 }
 
-/** Builds the segments that are due. */
 export async function compact(collection: Collection, mode: CompactionMode, signal: AbortSignal): Promise<void> {
   for (const group of planCompaction(collection.blocks.values(), mode, collection.partitions())) {
     signal.throwIfAborted();

@@ -20,7 +20,6 @@ import type { Collection } from './collection.ts';
 /** Read at a time. */
 const PAGE = 16;
 
-/** Puts an envelope into the inbox. */
 export function postTo(
   collection: Collection,
   bytes: Uint8Array,
@@ -45,7 +44,6 @@ export function postTo(
   return number;
 }
 
-/** The items of an inbox, in the order of their numbers. */
 export async function* takeFrom(
   collection: Collection,
   range: InboxRange | undefined,
@@ -89,7 +87,6 @@ function change({ tables, folder }: Collection, work: (tables: Tables) => void):
   fault('inbox.committed');
 }
 
-/** From now on these devices are refused, and no others. */
 export function refuse(collection: Collection, devices: readonly number[]): void {
   collection.checkUsable();
   const wanted = checkDevices(devices);
@@ -190,7 +187,6 @@ export function checkRange({ after = 0, limit = DEFAULT_RANGE }: InboxRange = {}
   return { after, limit };
 }
 
-/** Of items that are to be dropped. */
 export function checkNumbers(numbers: readonly number[]): void {
   if (!(Array.isArray(numbers) && numbers.length <= MAX_RANGE && numbers.every(isNumber)))
     throw new HersError('INVALID_ARGUMENT', `items are dropped by their numbers, ${MAX_RANGE} at a time`);

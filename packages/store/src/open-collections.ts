@@ -4,9 +4,10 @@
 
 import { type CallOptions, eitherSignal, HersError } from '@hers/service';
 import { damaged, storageError } from './base/storage-errors.ts';
+import type { CollectionRow } from './catalogue/catalogue.ts';
 import { ReadableCatalogue } from './catalogue/catalogue-reader.ts';
 import type { WritableCatalogue } from './catalogue/catalogue-writer.ts';
-import { Collection, type CollectionRow, type Folder, noSuchCollection } from './collection.ts';
+import { Collection, type Folder, noSuchCollection } from './collection.ts';
 import { PinnedDisk } from './files/disk.ts';
 import { CATALOGUE } from './files/layout.ts';
 import { Upkeep } from './upkeep.ts';
@@ -17,10 +18,8 @@ export interface OpenCollection {
 }
 
 export interface OpenCollectionsOptions {
-  /** Aborted when the folder is closed. */
   readonly closing: AbortSignal;
   readonly quietMs: number | undefined;
-  /** Called with errors of background work. */
   readonly report: (error: unknown) => void;
 }
 
@@ -44,18 +43,13 @@ export class OpenCollections {
     this.#options = options;
   }
 
-  #rows(): CollectionRow[] {
-    const select = 'SELECT key AS number, name, id, descriptor FROM collections';
-    return this.folder.catalogue.prepare(select).all() as unknown as CollectionRow[];
-  }
-
   /**
    * Opens the collections of a folder that this process writes. Returns the rows of those without a
    * name.
    */
   load(catalogue: WritableCatalogue): CollectionRow[] {
     const nameless: CollectionRow[] = [];
-    for (const row of this.#rows()) {
+    for (const row of catalogue.collections()) {
       if (row.name === null) nameless.push(row);
       else if (catalogue.damageOf(row.number)) this.#damaged.set(row.name, row);
       else this.add(new Collection(this.folder, row));
@@ -66,7 +60,7 @@ export class OpenCollections {
   /** Opens the collections of a folder that another process may write, as of one commit. */
   look(catalogue: ReadableCatalogue): void {
     catalogue.atOnce(() => {
-      const rows = this.#rows().filter(({ name }) => name !== null);
+      const rows = catalogue.collections().filter(({ name }) => name !== null);
       const numbers = new Set(rows.map(({ number }) => number));
       this.#damaged.clear();
       for (const [name, { collection }] of this.#open) {
@@ -170,7 +164,8 @@ export class OpenCollections {
     for (;;) {
       const { collection } = this.get(name);
       const generation = this.#generation;
-      const { signal, done } = eitherSignal(collection.ending.signal, options?.signal);
+      using either = eitherSignal(collection.ending.signal, options?.signal);
+      const { signal } = either;
       let begun = false;
       try {
         signal.throwIfAborted();
@@ -186,8 +181,6 @@ export class OpenCollections {
         if (!isPerhapsMoved(error) || !this.#hasMoved(generation)) throw storageError(error, CATALOGUE);
         if (begun)
           throw new HersError('STALE', `${name} was changed by another process while it was read; read it again`);
-      } finally {
-        done();
       }
     }
   }
@@ -200,22 +193,14 @@ export class OpenCollections {
     const { disk, catalogue, refresh, ...shared } = this.folder;
     if (!(catalogue instanceof ReadableCatalogue)) return this.stream(name, options, make);
     return this.stream(name, options, async function* ({ number, name, id, descriptor }, signal) {
-      const pinned = new PinnedDisk(disk.folder);
-      try {
-        const frozen = catalogue.freeze(pinned);
-        try {
-          const folder = { ...shared, disk: pinned, catalogue: frozen, refresh: () => false };
-          const collection = new Collection(folder, { number, name, id, descriptor });
-          const { named, packEnds } = collection.files();
-          for (const path of [...named, ...packEnds.map(([path]) => path)])
-            if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
-          yield* make(collection, signal);
-        } finally {
-          frozen.close();
-        }
-      } finally {
-        pinned.close();
-      }
+      using pinned = new PinnedDisk(disk.folder);
+      using frozen = catalogue.freeze(pinned);
+      const folder = { ...shared, disk: pinned, catalogue: frozen, refresh: () => false };
+      const collection = new Collection(folder, { number, name, id, descriptor });
+      const { named, packEnds } = collection.files();
+      for (const path of [...named, ...packEnds.map(([path]) => path)])
+        if (!pinned.pinIfThere(path) && refresh()) throw damaged(path, 'it was moved meanwhile');
+      yield* make(collection, signal);
     });
   }
 }

@@ -6,7 +6,6 @@ import { sha256 } from './base/bytes.ts';
 import { fault } from './base/faults.ts';
 import { pausing } from './base/serial-queue.ts';
 import { damaged } from './base/storage-errors.ts';
-import type { Tables } from './catalogue/tables.ts';
 import type { Collection } from './collection.ts';
 import { compact } from './compaction.ts';
 import { decodePlace, type Entry, LIST, PACK_HEADER_BYTES, type Place, RECORD } from './files/entry.ts';
@@ -101,11 +100,9 @@ async function rewritePacks(collection: Collection, pause: () => Promise<void>):
   await vault.startNewPack();
   const last = vault.last;
   const packs = tables.packs().filter(({ ends, live }) => ends - PACK_HEADER_BYTES > live);
-  const reader = vault.reader();
-  try {
+  {
+    using reader = vault.reader();
     for (const { pack } of packs) await rewritePack(collection, reader, pack, pause);
-  } finally {
-    reader.close();
   }
   await removeUnused(collection, last);
   await records.merge(pause);
@@ -193,18 +190,13 @@ function withUse(
   const places = records.findMany(handles);
   let next = 0;
   return all.map(({ entry, place, id }) => {
-    const named = entry.kind === RECORD ? places[next++] : listPlace(tables, id);
+    const named = entry.kind === RECORD ? places[next++] : tables.listPlace(id);
     return { entry, place, id, live: samePlace(named, place) };
   });
 }
 
 function idOf({ kind, content }: Entry): Uint8Array {
   return kind === RECORD ? new Uint8Array(content.subarray(0, HANDLE_BYTES)) : sha256(content);
-}
-
-function listPlace(tables: Tables, id: Uint8Array): Place | undefined {
-  const place = tables.listPlace(id);
-  return place && decodePlace(place);
 }
 
 /**
@@ -229,9 +221,7 @@ function repoint(
       const place = decodePlace(row, HANDLE_BYTES);
       to.set(from.offset, place);
       if (kind === LIST) {
-        if (!samePlace(listPlace(tables, id), from)) return;
-        tables.extendPack(place.pack, place.offset + place.length);
-        tables.countLive(place.pack, place.length);
+        if (!samePlace(tables.listPlace(id), from)) return;
         tables.putList(id, row.subarray(HANDLE_BYTES));
       } else if (places ? samePlace(places[next++], from) : live) changes.push(row);
     });

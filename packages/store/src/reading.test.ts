@@ -22,7 +22,7 @@ function collectionOf(handles: readonly Uint8Array[], bytes: (index: number) => 
       reads.push([...wanted]);
       return wanted.map(({ offset }) => ({ kind: RECORD, content: handles[offset] }));
     },
-    close() {},
+    [Symbol.dispose]() {},
   };
   const collection = {
     records: { find: (handle: Uint8Array) => places.get(handleKey(handle)) },

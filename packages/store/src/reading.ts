@@ -15,7 +15,7 @@ import { Holding } from './base/holding.ts';
 import { damaged } from './base/storage-errors.ts';
 import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import type { Collection } from './collection.ts';
-import { decodePlace, type Place } from './files/entry.ts';
+import type { Place } from './files/entry.ts';
 import type { Vault, VaultReader } from './files/vault.ts';
 
 /**
@@ -73,10 +73,7 @@ export async function* readLists(
   signal: AbortSignal,
   { hold, partitions }: CallOptions = {},
 ): AsyncGenerator<Uint8Array> {
-  const find = (id: Uint8Array) => {
-    const place = tables.listPlace(id);
-    return place && decodePlace(place);
-  };
+  const find = (id: Uint8Array) => tables.listPlace(id);
   const kind: Kind = { what: 'list', idBytes: LIST_ID_BYTES, find, refresh: folder.refresh };
   const read = () => readAll(vault, kind, ids, signal, hold);
   if (partitions) await checkAll(kind, read(), (content) => isOf(partitions, content) || isShared(content));
@@ -140,16 +137,12 @@ async function* readAll(
 ): AsyncGenerator<Read> {
   checkIds(kind, ids);
   using holding = new Holding(hold);
-  const reader = vault.reader();
-  try {
-    for (let at = 0; at < ids.length; ) {
-      signal.throwIfAborted();
-      const some = await readSome(reader, kind, ids.slice(at, at + READ_ENTRIES), holding);
-      at += some.length;
-      yield* some;
-    }
-  } finally {
-    reader.close();
+  using reader = vault.reader();
+  for (let at = 0; at < ids.length; ) {
+    signal.throwIfAborted();
+    const some = await readSome(reader, kind, ids.slice(at, at + READ_ENTRIES), holding);
+    at += some.length;
+    yield* some;
   }
 }
 

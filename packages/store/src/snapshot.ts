@@ -9,15 +9,16 @@
 //   end      5 + SHA-256 of all frames before, lengths included
 
 import { createHash } from 'node:crypto';
-import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many, otherFormat } from '@hers/service';
-import { handleKey, hex, sha256 } from './base/bytes.ts';
+import { type Block, decodeBlock } from '@hers/scheme';
+import { eitherSignal, frame, HANDLE_BYTES, HersError, type Many, otherFormat, unframe } from '@hers/service';
+import { handleKey, hex, sameBytes, sha256 } from './base/bytes.ts';
 import { Holding } from './base/holding.ts';
 import { pausing } from './base/serial-queue.ts';
 import { damaged } from './base/storage-errors.ts';
-import { READING_COST, readStoredBlock } from './blocks/rebuild.ts';
+import { MAX_BLOCK_BYTES, READING_COST, readStoredBlock } from './blocks/rebuild.ts';
 import type { StoredBlock } from './blocks/source.ts';
 import type { Collection } from './collection.ts';
-import { decodePlace, type Entry, type Place, RECORD } from './files/entry.ts';
+import { decodePlace, type Entry, MAX_CONTENT, type Place, RECORD } from './files/entry.ts';
 import type { VaultReader } from './files/vault.ts';
 
 const MAGIC = 0x50414e5353524548n; // 'HERSSNAP'
@@ -41,6 +42,14 @@ export const MAX_MANIFEST_BYTES: number = MAX_FRAME_BYTES - MAX_DESCRIPTOR_BYTES
 const MAX_VERSION = 2 ** 48;
 
 export const PART = { record: 1, list: 2, blockPiece: 3, blockEnd: 4, end: 5 } as const;
+type Counted = 'records' | 'lists' | 'blocks';
+/** By the kind of a part, the field of the header that counts it. */
+const FIELD_OF: Readonly<Record<number, Counted | undefined>> = {
+  [PART.record]: 'records',
+  [PART.list]: 'lists',
+  [PART.blockPiece]: 'blocks',
+  [PART.blockEnd]: 'blocks',
+};
 
 export interface SnapshotHeader {
   readonly id: Uint8Array;
@@ -124,6 +133,17 @@ export class Frames {
     return piece;
   }
 
+  entry({ kind, content }: Entry): Generator<Uint8Array> {
+    return this.put(kind === RECORD ? PART.record : PART.list, content);
+  }
+
+  *block(encoded: Uint8Array): Generator<Uint8Array> {
+    for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
+      const last = at + PIECE_BYTES >= encoded.length;
+      yield* this.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
+    }
+  }
+
   end(): Buffer {
     const last = this.#take();
     return Buffer.concat([last, frame(Buffer.concat([Uint8Array.of(PART.end), this.#hash.digest()]))]);
@@ -150,6 +170,116 @@ export class HashedStream {
 
   digest(): Uint8Array {
     return this.#hash.digest();
+  }
+}
+
+export const malformed = (what: string): HersError =>
+  new HersError('MALFORMED', `this snapshot ${what}; nothing was restored`);
+
+export type SnapshotPart =
+  | { readonly kind: 'header'; readonly header: SnapshotHeader }
+  /** Its handle, and its sealed bytes. */
+  | { readonly kind: 'record'; readonly content: Uint8Array }
+  | { readonly kind: 'list'; readonly content: Uint8Array }
+  | { readonly kind: 'block'; readonly block: Block; readonly encoded: Uint8Array };
+
+/** The parts of a snapshot, the header first. Only at its end is it known to be whole. */
+export async function* readSnapshot(
+  pieces: Many<Uint8Array>,
+  hold?: (bytes: number) => void,
+): AsyncGenerator<SnapshotPart> {
+  using holding = new Holding(hold);
+  const stream = new HashedStream();
+  const joined = new BlockPieces();
+  // The header itself is not kept: its manifest may be large.
+  let left: Record<Counted, number> | undefined;
+  let announced: Uint8Array | undefined;
+  for await (const bytes of unframe(stream.pass(pieces), MAX_FRAME_BYTES, hold)) {
+    if (announced) throw malformed('goes on behind its end');
+    if (!left) {
+      const header = decodeSnapshotHeader(bytes);
+      const { records, lists, blocks } = header;
+      left = { records, lists, blocks };
+      yield { kind: 'header', header };
+      continue;
+    }
+    const [kind] = bytes;
+    const content = bytes.subarray(1);
+    if (kind === PART.end) {
+      announced = content;
+      continue;
+    }
+    const field = FIELD_OF[kind];
+    if (joined.begun && field !== 'blocks') throw malformed('breaks off a block');
+    if (!field) throw malformed('holds something unknown');
+    if (left[field] === 0) throw malformed(`holds more ${field} than it announces`);
+    if (field === 'blocks') {
+      holding.become(joined.holds(content.length));
+      joined.add(content);
+      if (kind === PART.blockPiece) continue;
+      const encoded = joined.take();
+      yield { kind: 'block', block: decodedBlock(encoded), encoded };
+      holding.become(0);
+    } else {
+      if (kind === PART.record && content.length < HANDLE_BYTES) throw malformed('holds a record without a handle');
+      if (content.length > MAX_CONTENT) throw malformed('holds a record or list that is too long');
+      yield { kind: kind === PART.record ? 'record' : 'list', content };
+    }
+    left[field]--;
+  }
+  if (!left || !announced) throw malformed('is cut off');
+  if (!sameBytes(announced, stream.digest())) throw malformed('was altered on the way');
+  if (left.records + left.lists + left.blocks > 0) throw malformed('does not hold what its header announces');
+}
+
+/**
+ * The pieces of a block, joined as they arrive: a list of many small ones would take far more
+ * memory than their bytes.
+ */
+class BlockPieces {
+  #bytes = new Uint8Array(0);
+  #filled = 0;
+
+  get begun(): boolean {
+    return this.#filled > 0;
+  }
+
+  /**
+   * Memory for these and one more piece of this many bytes. The last piece completes a block, which
+   * is then decoded.
+   */
+  holds(more: number): number {
+    return 3 * Math.max(this.#bytes.length, this.#filled + more);
+  }
+
+  add(piece: Uint8Array): void {
+    if (piece.length === 0) throw malformed('holds an empty piece of a block');
+    const end = this.#filled + piece.length;
+    if (end > MAX_BLOCK_BYTES) throw malformed('holds something too long to be a block');
+    if (end > this.#bytes.length) {
+      const larger = new Uint8Array(Math.min(MAX_BLOCK_BYTES, Math.max(2 * this.#bytes.length, end)));
+      larger.set(this.#bytes.subarray(0, this.#filled));
+      this.#bytes = larger;
+    }
+    this.#bytes.set(piece, this.#filled);
+    this.#filled = end;
+  }
+
+  take(): Uint8Array {
+    const whole = this.#bytes.subarray(0, this.#filled);
+    this.#bytes = new Uint8Array(0);
+    this.#filled = 0;
+    return whole;
+  }
+}
+
+function decodedBlock(encoded: Uint8Array): Block {
+  try {
+    return decodeBlock(encoded);
+  } catch (error) {
+    if (!(error instanceof HersError)) throw error;
+    const code = error.code === 'UNSUPPORTED_VERSION' ? error.code : 'MALFORMED';
+    throw new HersError(code, `a block in this snapshot cannot be read (${error.message}); nothing was restored`);
   }
 }
 
@@ -204,15 +334,13 @@ export async function* atOneMoment<T>(
     }
     return { copying: collection.beginSnapshot(), moment: capture(collection) };
   });
-  const either = eitherSignal(copying.signal, signal);
-  const reader = collection.vault.reader();
+  using either = eitherSignal(copying.signal, signal);
+  using reader = collection.vault.reader();
   try {
     yield* read({ ...moment, reader, signal: either.signal });
   } finally {
-    either.done();
     moment.release();
     collection.endSnapshot(copying);
-    reader.close();
   }
 }
 
@@ -276,10 +404,11 @@ async function* piecesOf(
   yield* frames.put(undefined, encodeSnapshotHeader(header));
   let missing = header.records + header.lists;
   for (const pack of packs) {
-    for await (const { kind, content } of namedEntries(collection, moment, pack)) {
+    for await (const entry of namedEntries(collection, moment, pack)) {
+      const { length } = entry.content;
       missing--;
-      holding.become(usual + (content.length > RUN_BYTES ? content.length : 0));
-      yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
+      holding.become(usual + (length > RUN_BYTES ? length : 0));
+      yield* frames.entry(entry);
     }
   }
   if (missing !== 0) throw entriesMissing(collection.number, missing);
@@ -287,10 +416,7 @@ async function* piecesOf(
     signal.throwIfAborted();
     holding.become(usual + READING_COST * block.bytes);
     const { encoded } = await readStoredBlock(collection.folder.disk, block);
-    for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
-      const last = at + PIECE_BYTES >= encoded.length;
-      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
-    }
+    yield* frames.block(encoded);
   }
   yield frames.end();
 }

@@ -63,15 +63,11 @@ function costOf(stage: Stage): number {
   }
 }
 
-/** A change as it is staged in a shard. */
 export interface ShardChange extends Change {
-  /** The version that it makes. */
   readonly version: number;
-  /** The state that it is based on. */
   readonly basis: string;
 }
 
-/** What one change makes of a shard. */
 export interface ShardState {
   readonly version: number;
   /** Two changes that make the same version make two states: see `stateOf`. */
@@ -151,12 +147,10 @@ export class Stages {
     return id;
   }
 
-  /** All of them, in the order in which they were staged. */
   all(): Stage[] {
     return [...this.#stages.values()];
   }
 
-  /** Whether this is staged. */
   has(id: StageId): boolean {
     return this.#stages.has(id);
   }

@@ -126,35 +126,30 @@ export async function stage(collection: Collection, staged: Stage, hash?: Uint8A
  */
 export async function carryStages(from: Collection, to: Collection, signal: AbortSignal): Promise<void> {
   const { version } = to.tables.current();
-  const reader = from.vault.reader();
+  using reader = from.vault.reader();
   const contents = async ({ rows }: { readonly rows: Buffer }) => {
     const places = Array.from({ length: rows.length / ROW_BYTES }, (_, i) =>
       decodePlace(rows, i * ROW_BYTES + HANDLE_BYTES),
     );
     return (await reader.read(places, () => 'a staged record or list')).map(({ content }) => content);
   };
-  try {
-    for (const staged of from.stages.all())
-      try {
-        if (staged.kind === 'records') {
-          const records = (await contents(staged.batch)).map((content) => ({
-            handle: content.subarray(0, HANDLE_BYTES),
-            sealed: content.subarray(HANDLE_BYTES),
-          }));
-          await stageRecords(to, records, signal);
-        } else if (staged.kind === 'list') await stageList(to, (await contents(staged.batch))[0]);
-        else if (staged.kind === 'block') {
-          const { file: path, seed, hash } = staged.row;
-          const kept = { path, inSegment: false, position: 0, name: path, seed, hash };
-          await stageBlock(to, [(await readKeptBlock(from.folder.disk, kept)).encoded], signal);
-        } else if (decodeShardChange(staged.encoded).expected >= version)
-          await stage(to, staged, sha256(staged.encoded));
-      } catch (error) {
-        if (!(error instanceof HersError && error.code === 'DAMAGED')) throw error;
-      }
-  } finally {
-    reader.close();
-  }
+  for (const staged of from.stages.all())
+    try {
+      if (staged.kind === 'records') {
+        const records = (await contents(staged.batch)).map((content) => ({
+          handle: content.subarray(0, HANDLE_BYTES),
+          sealed: content.subarray(HANDLE_BYTES),
+        }));
+        await stageRecords(to, records, signal);
+      } else if (staged.kind === 'list') await stageList(to, (await contents(staged.batch))[0]);
+      else if (staged.kind === 'block') {
+        const { file: path, seed, hash } = staged.row;
+        const kept = { path, inSegment: false, position: 0, name: path, seed, hash };
+        await stageBlock(to, [(await readKeptBlock(from.folder.disk, kept)).encoded], signal);
+      } else if (decodeShardChange(staged.encoded).expected >= version) await stage(to, staged, sha256(staged.encoded));
+    } catch (error) {
+      if (!(error instanceof HersError && error.code === 'DAMAGED')) throw error;
+    }
 }
 
 /** Forgets what was staged too long ago. */
@@ -170,7 +165,6 @@ function named(kind: string, hash: Uint8Array): Uint8Array {
   return sha256(Buffer.concat([Buffer.from(kind), hash]));
 }
 
-/** The pieces, joined. */
 async function gather(pieces: Many<Uint8Array>, signal: AbortSignal): Promise<Uint8Array> {
   const parts: Uint8Array[] = [];
   let bytes = 0;

@@ -139,7 +139,11 @@ async function openFastest(): Promise<Kernel> {
   return (await openKernel()).kernel;
 }
 
-/** A store in a folder: `openStore` makes one. */
+/**
+ * A store in a folder: `openStore` makes one.
+ *
+ * @throws {HersError} CLOSED: after `close`.
+ */
 export class FolderStore implements Service {
   readonly #disk: Disk;
   readonly #lock: FolderLock | undefined;
@@ -153,7 +157,12 @@ export class FolderStore implements Service {
   readonly #reserved = new Set<string>();
   /** Collections whose newer copy is about to take their place: changes wait for it. */
   readonly #replacing = new Map<string, Promise<void>>();
-  readonly #holdsShards: boolean;
+  /**
+   * Whether this is the folder of a node, whose collections are shards.
+   *
+   * @internal
+   */
+  readonly holdsShards: boolean;
   readonly #running = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   #kernel: Promise<Kernel> | undefined;
@@ -181,8 +190,8 @@ export class FolderStore implements Service {
     try {
       checkFormat(this.#disk);
       if (this.#lock) makeLayout(this.#disk, options.shards ? 'shards' : 'store');
-      this.#holdsShards = holdsShards(this.#disk);
-      if (options.shards && !this.#holdsShards)
+      this.holdsShards = holdsShards(this.#disk);
+      if (options.shards && !this.holdsShards)
         throw new HersError(
           'INVALID_ARGUMENT',
           `${folder} is a gallery of its own, and no folder of a node; choose an empty one`,
@@ -198,7 +207,7 @@ export class FolderStore implements Service {
         assembler: this.#assembler,
         kernel: () => this.#openKernel(),
         evaluators: this.#evaluators,
-        holdsShards: this.#holdsShards,
+        holdsShards: this.holdsShards,
       };
       this.#collections = new OpenCollections(shared, {
         closing: this.#closing.signal,
@@ -313,18 +322,14 @@ export class FolderStore implements Service {
       if (replacing !== undefined) await replacing;
       this.#checkWritable();
       const open = this.#collections.get(name);
-      const { signal, done } = eitherSignal(open.collection.ending.signal, options?.signal);
-      try {
-        const writing = work(open, signal);
-        open.collection.writes.add(writing);
-        return await writing.finally(() => open.collection.writes.delete(writing));
-      } finally {
-        done();
-      }
+      using either = eitherSignal(open.collection.ending.signal, options?.signal);
+      const { signal } = either;
+      const writing = work(open, signal);
+      open.collection.writes.add(writing);
+      return await writing.finally(() => open.collection.writes.delete(writing));
     });
   }
 
-  /** Throws if this process may only read. */
   #checkWritable(): void {
     this.#checkOpen();
     const damage = this.#lock && this.#catalogue.damageOf();
@@ -349,14 +354,12 @@ export class FolderStore implements Service {
       checkLength(created.descriptor, 'a descriptor', MAX_DESCRIPTOR_BYTES);
       checkLength(created.manifest, 'a manifest', MAX_MANIFEST_BYTES);
       checkWhole(created.manifest);
-      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION }, this.#kind);
-      this.#collections.add(new Collection(this.#collections.folder, { number, name, ...copyOf(created) }));
+      // Copies: the caller may use its memory again.
+      const [id, descriptor] = [new Uint8Array(created.id), new Uint8Array(created.descriptor)];
+      const number = createRow(this.#catalogue, name, { ...created, version: FIRST_VERSION }, this.holdsShards);
+      this.#collections.add(new Collection(this.#collections.folder, { number, name, id, descriptor }));
       fault('collection.made');
     });
-  }
-
-  get #kind() {
-    return { keepsStages: this.#holdsShards };
   }
 
   #checkNew(name: string): void {
@@ -441,7 +444,7 @@ export class FolderStore implements Service {
    */
   prepare(name: string, change: ShardChange, options?: CallOptions): Promise<StageId> {
     return this.#write(name, undefined, ({ collection }) => {
-      if (!this.#holdsShards) throw new HersError('INVALID_ARGUMENT', 'only shards stage changes; commit it');
+      if (!this.holdsShards) throw new HersError('INVALID_ARGUMENT', 'only shards stage changes; commit it');
       return prepareChange(collection, change, options);
     });
   }
@@ -579,20 +582,9 @@ export class FolderStore implements Service {
 
   // — upkeep —
 
-  /**
-   * Collections that cannot be opened, because their part of the catalogue is damaged.
-   */
+  /** Collections that cannot be opened, because their part of the catalogue is damaged. */
   damagedCollections(): { readonly name: string; readonly damage: HersError }[] {
     return this.#collections.damaged();
-  }
-
-  /**
-   * Whether this is the folder of a node, whose collections are shards.
-   *
-   * @internal
-   */
-  get holdsShards(): boolean {
-    return this.#holdsShards;
   }
 
   /** Whether the store is read-only: this process only reads, or the folder is damaged. */
@@ -600,11 +592,7 @@ export class FolderStore implements Service {
     return this.#catalogue.isReadOnly;
   }
 
-  /**
-   * The process that writes to the folder now, if this one only reads.
-   *
-   * @throws {HersError} CLOSED: after `close`.
-   */
+  /** The process that writes to the folder now, if this one only reads. */
   writer(): string | undefined {
     this.#checkOpen();
     return this.#lock ? undefined : writerNow(this.#disk);
@@ -613,7 +601,6 @@ export class FolderStore implements Service {
   /**
    * Data that the catalogue does not name, and that is kept for a while.
    *
-   * @throws {HersError} CLOSED: after `close`.
    * @throws {HersError} STORAGE: where the folder cannot be read.
    */
   setAside(): SetAside[] {
@@ -628,8 +615,6 @@ export class FolderStore implements Service {
   /**
    * Every file that the catalogue names, with the damage that shows without reading it: the file is
    * missing, or has another length.
-   *
-   * @throws {HersError} CLOSED: after `close`.
    */
   lengths(): Scrubbed[] {
     this.#checkOpen();
@@ -645,7 +630,6 @@ export class FolderStore implements Service {
    *
    * @param options - A signal, a number of threads, and a function that hears of progress.
    * @throws {HersError} INVALID_ARGUMENT: for an option that there is not.
-   * @throws {HersError} CLOSED: after `close`.
    * @throws {HersError} STORAGE: where a file cannot be read at all.
    * @example
    * for await (const { file, damage } of store.scrub())
@@ -702,14 +686,15 @@ export class FolderStore implements Service {
       if (replaces) this.#checkWritable();
       if (!replaces || !this.#collections.has(name)) this.#checkNew(name);
       this.#reserved.add(name);
-      const { signal, done } = eitherSignal(this.#closing.signal, options?.signal);
+      using either = eitherSignal(this.#closing.signal, options?.signal);
+      const { signal } = either;
       let filled: Collection | undefined;
       const { promise: replaced, resolve: isReplaced } = Promise.withResolvers<void>();
       try {
         await fillFromSnapshot(
           pieces,
           (header) => {
-            const number = createRow(this.#catalogue, null, header, this.#kind);
+            const number = createRow(this.#catalogue, null, header, this.holdsShards);
             filled = new Collection(this.#collections.folder, { number, name: null, ...header });
             return filled;
           },
@@ -743,7 +728,6 @@ export class FolderStore implements Service {
         isReplaced();
         this.#replacing.delete(name);
         this.#reserved.delete(name);
-        done();
       }
     });
   }
@@ -776,7 +760,7 @@ export class FolderStore implements Service {
     for (const collection of this.#collections.all()) {
       await collection.idle();
       // Staged data that was never committed is removed. Data left by a crash goes to lost+found.
-      if (!this.#holdsShards)
+      if (!this.holdsShards)
         for (const file of collection.stages.files()) await this.#disk.remove(file).catch(() => {});
       await collection.past.clear();
     }
@@ -801,8 +785,4 @@ async function settled(all: Iterable<Promise<unknown>>, withinMs: number): Promi
   });
   await Promise.race([Promise.allSettled(all), late]);
   clearTimeout(timer);
-}
-
-function copyOf({ id, descriptor }: { id: Uint8Array; descriptor: Uint8Array }) {
-  return { id: new Uint8Array(id), descriptor: new Uint8Array(descriptor) };
 }

@@ -31,7 +31,6 @@ export class Upkeep {
     this.#quietMs = quietMs;
   }
 
-  /** After a commit. */
   touch(): void {
     clearTimeout(this.#timer);
     if (this.#collection.ending.signal.aborted) return;

@@ -29,6 +29,9 @@ import {
 import { type Body, wholeBody } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
+/** What a connection needs of `fetch`. */
+export type Fetch = (url: string, init: RequestInit) => Promise<Answered>;
+
 /** How to speak to a server. */
 export interface HttpOptions extends RetryOptions {
   /** The bearer token, as `hers tokens create` printed it. */
@@ -40,7 +43,7 @@ export interface HttpOptions extends RetryOptions {
    *
    * @internal
    */
-  readonly fetch?: typeof fetch;
+  readonly fetch?: Fetch;
 }
 
 export const HTTP_OPTIONS: OptionNames<HttpOptions> = {
@@ -82,8 +85,8 @@ export class Connection {
   #used = 0;
   readonly #headers: Record<string, string>;
   readonly #retries: Retries;
-  readonly #fetch: typeof fetch;
-  readonly #fetchLarge: (url: string, init: RequestInit) => Promise<Answered>;
+  readonly #fetch: Fetch;
+  readonly #fetchLarge: Fetch;
   readonly #closing = new AbortController();
   /** Whether it is known by now that the scheme of the address is the server's. */
   #schemeKnown = false;

@@ -4,6 +4,7 @@
 import { Agent, type ClientRequest, type IncomingMessage, request as requestPlainly } from 'node:http';
 import { request as requestSecurely } from 'node:https';
 import { connect, type NetConnectOpts, type Socket } from 'node:net';
+import { pipeline } from 'node:stream/promises';
 import { freeBytes } from '@hers/service';
 import type { Answered, PieceReader } from './http-answer.ts';
 
@@ -32,21 +33,31 @@ class ReusingAgent extends Agent {
   }
 }
 
-const agent = new ReusingAgent({ keepAlive: true, timeout: IDLE_MS });
+const reusing = new ReusingAgent({ keepAlive: true, timeout: IDLE_MS });
 
 /** Read ahead of the reader. */
 const AHEAD_BYTES = 2 ** 18;
 
-/** Does what `fetch` would with a whole body; follows no redirect, and decompresses nothing. */
-export function fetchLarge(url: string, init: RequestInit): Promise<Answered> {
-  const { method, signal } = init as { method: string; signal: AbortSignal };
-  const body = init.body as Uint8Array;
-  const headers = { ...(init.headers as Record<string, string>), 'content-length': body.length };
+/** A body may be given in parts, which are sent from where they lie. */
+export type Init = Omit<RequestInit, 'body'> & { readonly body?: BodyInit | readonly Uint8Array[] | null };
+
+/**
+ * Does what `fetch` would, but follows no redirect and decompresses nothing. An agent of the
+ * caller's own may show a certificate; false opens a connection for this request alone.
+ */
+export function fetchLarge(url: string, init: Init, agent?: Agent | false): Promise<Answered> {
+  const { method, signal, body } = init as { method: string; signal: AbortSignal; body?: Content };
+  const parts = body === undefined || body instanceof ReadableStream ? [] : [body].flat();
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  const headers = {
+    ...(init.headers as Record<string, string>),
+    ...(parts.length > 0 ? { 'content-length': length } : {}),
+  };
   return new Promise((resolve, reject) => {
     const fail = (cause: unknown) => reject(new TypeError('the request failed', { cause }));
     const request = url.startsWith('https:')
-      ? requestSecurely(url, { method, headers, signal })
-      : requestPlainly(url, { method, headers, signal, agent });
+      ? requestSecurely(url, { method, headers, signal, agent })
+      : requestPlainly(url, { method, headers, signal, agent: agent ?? reusing });
     request.on('response', (answer) => resolve(answered(request, answer)));
     // After the answer has begun, its reader hears of it.
     request.on('error', fail);
@@ -54,9 +65,18 @@ export function fetchLarge(url: string, init: RequestInit): Promise<Answered> {
       socket.destroy();
       fail(new Error('the server wants to speak something else than HTTP'));
     });
-    request.end(body);
+    if (body instanceof ReadableStream) {
+      pipeline(body, request).catch(fail);
+      return;
+    }
+    request.cork();
+    for (const part of parts) request.write(part);
+    request.end();
+    request.uncork();
   });
 }
+
+type Content = Uint8Array | readonly Uint8Array[] | ReadableStream;
 
 function answered(request: ClientRequest, answer: IncomingMessage): Answered {
   const { statusCode: status = 0, headers } = answer;

@@ -44,8 +44,9 @@ import { type Expected, fieldsOf, isCount, SMALL_BYTES } from './http-answer.ts'
 import { gatherBody, inCopies, wholeBody } from './http-body.ts';
 
 // What a program without keys needs beside: the nodes of a cluster speak to each other by this.
+export { fetchLarge } from '#fetch';
 export type { HttpOptions } from './connection.ts';
-export { fieldsOf, SMALL_BYTES } from './http-answer.ts';
+export { fieldsOf, type PieceReader, SMALL_BYTES } from './http-answer.ts';
 export { wholeBody } from './http-body.ts';
 
 /** Queries sent in one request, unless a single one is larger. */

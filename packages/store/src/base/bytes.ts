@@ -33,7 +33,6 @@ export function checkLength({ length }: Uint8Array, what: string, most: number):
     throw new HersError('INVALID_ARGUMENT', `${what} has at most ${most} bytes, and this one has ${length}`);
 }
 
-/** Refuses a value that is not bytes of this length. */
 export function checkBytes(value: unknown, what: string, length?: number): asserts value is Uint8Array {
   if (!(value instanceof Uint8Array)) throw new HersError('INVALID_ARGUMENT', `${what} must be given as bytes`);
   if (length !== undefined && value.length !== length)

@@ -8,7 +8,6 @@ export class Holding {
     this.#hold = hold;
   }
 
-  /** Sets the amount. */
   become(bytes: number): void {
     if (bytes === this.#bytes) return;
     this.#hold(bytes - this.#bytes);

@@ -4,21 +4,6 @@
 import { constants } from 'node:os';
 import { type ErrorCode, HersError } from '@hers/service';
 
-const SQLITE_PERM = 3;
-const SQLITE_BUSY = 5;
-const SQLITE_LOCKED = 6;
-const SQLITE_NOMEM = 7;
-const SQLITE_READONLY = 8;
-const SQLITE_IOERR = 10;
-/** There was no room for the small file that readers and the writer share. */
-const SQLITE_IOERR_SHMSIZE = 4874;
-const SQLITE_CORRUPT = 11;
-const SQLITE_FULL = 13;
-const SQLITE_CANTOPEN = 14;
-const SQLITE_PROTOCOL = 15;
-const SQLITE_NOLFS = 22;
-const SQLITE_NOTADB = 26;
-
 /**
  * Errors with a remedy: room can be made, and a folder that cannot be written can still be read.
  */
@@ -88,95 +73,86 @@ function systemCode(error: Error): string | undefined {
   return known ? known[0] : 'unknown';
 }
 
+type Reason = (name: string, error: Error) => HersError;
+
+const folderThere: Reason = (name) => damaged(name, FOLDER_THERE);
+const otherThere: Reason = (name, error) =>
+  (error as { syscall?: unknown }).syscall === 'open' ? damaged(name, OTHER_THERE) : refused(name, error.message);
+const occupied: Reason = (name) => damaged(name, 'something else is in its place already');
+const tooManyFiles: Reason = (name) =>
+  new HersError(
+    'STORAGE',
+    `${name} cannot be opened: this process has as many files open as it may (see ulimit -n); close some, or raise the limit`,
+  );
+const busy: Reason = (name) =>
+  new HersError('STORAGE', `${name} is being used by something else at the moment: end that, and try again`);
+
+/** By the name of an error of the operating system. The system refuses where none is here. */
+const OF_SYSTEM: Readonly<Record<string, Reason>> = {
+  ENOSPC: full,
+  EDQUOT: full,
+  EROFS: readOnly,
+  EACCES: readOnly,
+  EPERM: readOnly,
+  EMFILE: tooManyFiles,
+  ENFILE: tooManyFiles,
+  ENOENT: (name) => damaged(name, 'it is missing'),
+  EISDIR: folderThere,
+  ENOTDIR: (name) => damaged(name, NO_FOLDER_THERE),
+  ELOOP: (name) => damaged(name, 'a symbolic link that leads in a circle is in its place'),
+  EEXIST: occupied,
+  ENOTEMPTY: occupied,
+  ESPIPE: (name) => damaged(name, 'it is not a file'),
+  ENXIO: otherThere,
+  ENODEV: otherThere,
+  EOPNOTSUPP: otherThere,
+  ENOTSUP: otherThere,
+  ENAMETOOLONG: (name) =>
+    new HersError('INVALID_ARGUMENT', `the path of ${name} is too long for this system: choose a shorter one`),
+  EFBIG: tooLong,
+  EOVERFLOW: tooLong,
+  EAGAIN: busy,
+  EWOULDBLOCK: busy,
+  EBUSY: busy,
+  ETXTBSY: busy,
+  ESTALE: (name) =>
+    new HersError('STORAGE', `the disk that holds ${name} was lost: connect it again, and open the folder again`),
+  EIO: (name, error) => failing(name, error.message),
+};
+
+const inUse: Reason = (name) => new HersError('LOCKED', `${name} is in use by another process; close it there first`);
+
+/** By the primary code of an error of SQLite. Others are not about storage. */
+const OF_SQLITE: Readonly<Record<number, Reason>> = {
+  3: readOnly, // SQLITE_PERM
+  5: inUse, // SQLITE_BUSY
+  6: inUse, // SQLITE_LOCKED
+  7: (name, error) => refused(name, error.message), // SQLITE_NOMEM
+  8: readOnly, // SQLITE_READONLY
+  10: (name, error) => failing(name, error.message), // SQLITE_IOERR
+  11: (name, error) => damaged(name, error.message), // SQLITE_CORRUPT
+  13: full, // SQLITE_FULL
+  14: (name) => new HersError('STORAGE', `${name} cannot be opened: it is read-only, or too many files are open`), // SQLITE_CANTOPEN
+  15: inUse, // SQLITE_PROTOCOL
+  22: tooLong, // SQLITE_NOLFS
+  26: (name, error) => damaged(name, error.message), // SQLITE_NOTADB
+};
+/** There was no room for the small file that readers and the writer share. */
+const SQLITE_IOERR_SHMSIZE = 4874;
+
 /**
  * The error for a failure of the file `name`. Returns the error itself if it is not about storage.
  */
 export function storageError(error: unknown, name: string): unknown {
   if (!(error instanceof Error) || error instanceof HersError) return error;
-  const { code, errcode, syscall } = error as { code?: unknown; errcode?: unknown; syscall?: unknown };
-  if (code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number') return catalogueError(error, errcode, name);
+  const { code, errcode } = error as { code?: unknown; errcode?: unknown };
+  if (code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number') {
+    if (errcode === SQLITE_IOERR_SHMSIZE) return full(name);
+    return OF_SQLITE[errcode & 0xff]?.(name, error) ?? error;
+  }
   const system = systemCode(error);
-  switch (system) {
-    case undefined:
-      return error;
-    case 'ENOSPC':
-    case 'EDQUOT':
-      return full(name);
-    case 'EROFS':
-    case 'EACCES':
-    case 'EPERM':
-      return readOnly(name);
-    case 'EMFILE':
-    case 'ENFILE':
-      return new HersError(
-        'STORAGE',
-        `${name} cannot be opened: this process has as many files open as it may (see ulimit -n); close some, or raise the limit`,
-      );
-    case 'ENOENT':
-      return damaged(name, 'it is missing');
-    case 'EISDIR':
-      return damaged(name, FOLDER_THERE);
-    case 'ENOTDIR':
-      return damaged(name, NO_FOLDER_THERE);
-    case 'ELOOP':
-      return damaged(name, 'a symbolic link that leads in a circle is in its place');
-    case 'EEXIST':
-    case 'ENOTEMPTY':
-      return damaged(name, 'something else is in its place already');
-    case 'ESPIPE':
-      return damaged(name, 'it is not a file');
-    case 'ENXIO':
-    case 'ENODEV':
-    case 'EOPNOTSUPP':
-    case 'ENOTSUP':
-      return syscall === 'open' ? damaged(name, OTHER_THERE) : refused(name, error.message);
-    case 'ENAMETOOLONG':
-      return new HersError('INVALID_ARGUMENT', `the path of ${name} is too long for this system: choose a shorter one`);
-    case 'EFBIG':
-    case 'EOVERFLOW':
-      return tooLong(name);
-    case 'EAGAIN':
-    case 'EWOULDBLOCK':
-    case 'EBUSY':
-    case 'ETXTBSY':
-      return new HersError('STORAGE', `${name} is being used by something else at the moment: end that, and try again`);
-    case 'ESTALE':
-      return new HersError(
-        'STORAGE',
-        `the disk that holds ${name} was lost: connect it again, and open the folder again`,
-      );
-    case 'EIO':
-      return failing(name, error.message);
-    default:
-      return refused(name, error.message);
-  }
-}
-
-function catalogueError(error: Error, errcode: number, name: string): unknown {
-  switch (errcode & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-    case SQLITE_PROTOCOL:
-      return new HersError('LOCKED', `${name} is in use by another process; close it there first`);
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-      return readOnly(name);
-    case SQLITE_FULL:
-      return full(name);
-    case SQLITE_NOLFS:
-      return tooLong(name);
-    case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return damaged(name, error.message);
-    case SQLITE_IOERR:
-      return errcode === SQLITE_IOERR_SHMSIZE ? full(name) : failing(name, error.message);
-    case SQLITE_NOMEM:
-      return refused(name, error.message);
-    case SQLITE_CANTOPEN:
-      return new HersError('STORAGE', `${name} cannot be opened: it is read-only, or too many files are open`);
-    default:
-      return error;
-  }
+  if (system === undefined) return error;
+  return OF_SYSTEM[system]?.(name, error) ?? refused(name, error.message);
 }
 
 /** An error on its way from a thread: an instance of a class would arrive as one of another. */

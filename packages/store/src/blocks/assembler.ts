@@ -4,34 +4,24 @@
 import { Worker } from 'node:worker_threads';
 import { buildSegment, decodeHeader, headerLength } from '@hers/scan';
 import { type BlockMatrix, blockMatrix, type ParameterSet } from '@hers/scheme';
-import { damaged, errorFrom, type Failure } from '../base/storage-errors.ts';
+import { damaged } from '../base/storage-errors.ts';
+import { Thread } from '../base/thread.ts';
 import type { Disk } from '../files/disk.ts';
 import { type KeptBlock, readKeptBlock, segmentName } from './rebuild.ts';
 
 /** Segments of at least this many bytes of blocks are assembled by the worker. */
 const ASIDE_BYTES = 2 ** 23;
 
-/** To the worker: a job, or a request to stop one. */
-export type AssemblerRequest =
-  | { readonly job: number; readonly folder: string; readonly path: string; readonly blocks: readonly KeptBlock[] }
-  | { readonly stop: number };
-
-/** From the worker. */
-export type AssemblerAnswer =
-  | { readonly job: number; readonly done: Assembled }
-  | { readonly job: number; readonly failed: Failure };
-
-interface Waiting {
-  resolve(done: Assembled): void;
-  reject(error: unknown): void;
+export interface AssemblerRequest {
+  readonly folder: string;
+  readonly path: string;
+  readonly blocks: readonly KeptBlock[];
 }
 
 export class Assembler {
-  readonly #waiting = new Map<number, Waiting>();
-  #worker: Worker | undefined;
-  #jobs = 0;
+  #thread: Thread | undefined;
 
-  assemble(
+  async assemble(
     disk: Disk,
     path: string,
     blocks: readonly KeptBlock[],
@@ -39,52 +29,33 @@ export class Assembler {
     signal: AbortSignal,
   ): Promise<Assembled> {
     if (bytes < ASIDE_BYTES) return assembleSegment(disk, path, blocks, signal);
-    const job = ++this.#jobs;
-    const worker = (this.#worker ??= this.#start());
-    const stop = () => worker.postMessage({ stop: job } satisfies AssemblerRequest);
-    signal.addEventListener('abort', stop, { once: true });
-    return new Promise<Assembled>((resolve, reject) => {
-      this.#waiting.set(job, { resolve, reject });
-      worker.postMessage({ job, folder: disk.folder, path, blocks } satisfies AssemblerRequest);
-      if (signal.aborted) stop();
-    })
-      .catch((error) => {
-        throw signal.aborted ? signal.reason : error;
-      })
-      .finally(() => {
-        this.#waiting.delete(job);
-        signal.removeEventListener('abort', stop);
-      });
+    const thread = (this.#thread ??= this.#start());
+    try {
+      return await thread.ask({ folder: disk.folder, path, blocks } satisfies AssemblerRequest, { signal });
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error;
+    }
   }
 
-  #start(): Worker {
-    const worker = new Worker(new URL('./assembler-worker.ts', import.meta.url), { execArgv: [] });
-    worker.unref();
-    worker.on('message', (answer: AssemblerAnswer) => {
-      const waiting = this.#waiting.get(answer.job);
-      if ('done' in answer) waiting?.resolve(answer.done);
-      else waiting?.reject(errorFrom(answer.failed));
-    });
-    const lost = (error: unknown) => {
-      if (this.#worker === worker) this.#worker = undefined;
-      for (const { reject } of this.#waiting.values()) reject(error);
+  #start(): Thread {
+    const lost = () => {
+      if (this.#thread === thread) this.#thread = undefined;
     };
-    worker.on('error', lost);
-    worker.on('exit', () => lost(new Error('the thread that assembles segments has ended')));
-    return worker;
+    const reason = new Error('the thread that assembles segments has ended');
+    const worker = new Worker(new URL('./assembler-worker.ts', import.meta.url), { execArgv: [] });
+    const thread = new Thread(worker, lost, reason);
+    return thread;
   }
 
   async close(): Promise<void> {
-    const worker = this.#worker;
-    this.#worker = undefined;
-    await worker?.terminate();
+    const thread = this.#thread;
+    this.#thread = undefined;
+    await thread?.close();
   }
 }
 
 export interface Assembled {
-  /** The length of the file. */
   readonly bytes: number;
-  /** See `segmentName`. */
   readonly name: string;
 }
 

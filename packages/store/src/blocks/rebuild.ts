@@ -12,7 +12,6 @@ import type { StoredBlock } from './source.ts';
 const HEADER_START = 128;
 /** The largest encoded block: 4097 rows of 4096 coefficients modulo two primes, plus a margin. */
 export const MAX_BLOCK_BYTES: number = 2 ** 28;
-/** Concurrent reads. */
 const AT_ONCE = 32;
 
 /**
@@ -84,7 +83,6 @@ export function keptBlock({ source: { path, inSegment }, position, name, seed, h
 /** Memory for reading a block, in blocks: its rows and its encoding. */
 export const READING_COST = 2;
 
-/** A block and its encoding. */
 export interface ReadBlock {
   readonly block: Block;
   readonly encoded: Uint8Array;
@@ -123,7 +121,6 @@ export async function readInSegment(
   return { block, encoded: encodeBlock(block) };
 }
 
-/** Any block of the collection. */
 export function readStoredBlock(disk: Disk, block: StoredBlock): Promise<ReadBlock> {
   const kept = keptBlock(block);
   return block.source.reading(() => readKeptBlock(disk, kept));

@@ -13,7 +13,6 @@ import { keptBlock, readKeptBlock, readSegmentHeader } from './rebuild.ts';
 
 export class Source {
   readonly path: string;
-  /** Whether it is a segment. */
   readonly inSegment: boolean;
   readonly bytes: number;
   /** The number of blocks in the file, and those of them that belong to the collection. */
@@ -27,7 +26,6 @@ export class Source {
   /** Released when no search uses it any more. */
   #distrusted: Promise<SegmentHandle>[] = [];
   #scans = 0;
-  /** Readers of the file itself. */
   #readers = 0;
   #retired: (() => void) | undefined;
   #retiring: Promise<void> | undefined;
@@ -84,7 +82,6 @@ export class Source {
     return this.#readers > 0;
   }
 
-  /** Keeps the file from being removed while `work` reads it. */
   async reading<T>(work: () => Promise<T>): Promise<T> {
     const letGo = this.hold();
     try {

@@ -23,7 +23,6 @@ const TRIES = 20;
 const PAUSE_MS = 25;
 const BUSY_MS = 5000;
 
-/** Reads and refuses to write. */
 abstract class UnwritableCatalogue extends Catalogue {
   readonly isReadOnly = true;
 
@@ -75,7 +74,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
       this.#opened = this.#open(proof);
       this.#state = this.#opened.state();
     } catch (error) {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
       throw storageError(error, CATALOGUE);
     }
   }
@@ -135,7 +134,7 @@ export class ReadableCatalogue extends UnwritableCatalogue {
     try {
       this.#opened.close();
     } finally {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
     }
   }
 }
@@ -160,6 +159,10 @@ class FrozenCatalogue extends UnwritableCatalogue {
 
   close(): void {
     this.db.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
   }
 }
 

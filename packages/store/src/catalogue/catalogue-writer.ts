@@ -13,6 +13,7 @@ import { Catalogue } from './catalogue.ts';
 import { Journal, type JournalPart, type Mark } from './journal.ts';
 import { PageSums } from './page-sums.ts';
 import { after, examineFile, ofLog, openShared, type Proof, ROLLBACK, type SharedFile } from './proof.ts';
+import { Tables } from './tables.ts';
 import { readWal } from './wal.ts';
 
 /** Size of the log at which it is copied into the database. */
@@ -64,7 +65,10 @@ export class WritableCatalogue extends Catalogue {
   #sums: PageSums | undefined;
   #journal: Journal | undefined;
   #mark: Mark;
-  #deleted: ReadonlySet<number> = new Set();
+  /** Numbers of recently deleted collections. Some of their files may be left. */
+  readonly deleted: ReadonlySet<number>;
+  /** Whether the sums had to be computed again, because SQLite copied the log without them. */
+  readonly areSumsBehind: boolean;
   readonly #waiting: Waiting[] = [];
   /** Length of the journal after its last rewrite. */
   #journalBytes = 0;
@@ -82,6 +86,8 @@ export class WritableCatalogue extends Catalogue {
   constructor(disk: Disk, isInUse: boolean) {
     super(disk);
     const proof = examineFile(disk, isInUse);
+    this.areSumsBehind = proof.areSumsBehind;
+    this.deleted = proof.journal?.gone ?? new Set();
     // SQLite would roll it back into the database.
     if (!proof.isNew && disk.sizeSync(ROLLBACK) !== undefined) setAside(disk, ROLLBACK);
     // Before the database: so the journal is at most one transaction behind the database.
@@ -102,16 +108,11 @@ export class WritableCatalogue extends Catalogue {
       db?.close();
       guard?.close();
       this.#journal?.close();
-      this.#file.close();
+      this.#file[Symbol.dispose]();
       throw storageError(error, CATALOGUE);
     }
     closeAtExit(this);
     fault('catalogue.made');
-  }
-
-  /** Numbers of recently deleted collections. Some of their files may be left. */
-  get deleted(): ReadonlySet<number> {
-    return this.#deleted;
   }
 
   /** New collections get higher numbers than this: files with lower numbers may still exist. */
@@ -123,16 +124,7 @@ export class WritableCatalogue extends Catalogue {
     });
   }
 
-  /** Whether the sums had to be computed again, because SQLite copied the log without them. */
-  get areSumsBehind(): boolean {
-    return this.#areSumsBehind;
-  }
-
-  #areSumsBehind = false;
-
   #begin(proof: Proof): void {
-    this.#areSumsBehind = proof.areSumsBehind;
-    this.#deleted = proof.journal?.gone ?? new Set();
     this.takeDamage(proof, this.db);
     this.#mark = this.#markOf(proof);
     if (this.damageOf()) return;
@@ -183,18 +175,11 @@ export class WritableCatalogue extends Catalogue {
   /** What the journal must hold about all collections. */
   #contents(): JournalPart[] {
     const parts: JournalPart[] = [];
-    const rows = this.db.prepare('SELECT key AS number, name, id, descriptor FROM collections').all() as unknown as {
-      number: number;
-      name: string | null;
-      id: Uint8Array;
-      descriptor: Uint8Array;
-    }[];
-    for (const { number, name, id, descriptor } of rows) {
+    for (const { number, name, id, descriptor } of this.collections()) {
       const seeds = this.db.prepare(`SELECT id, seed FROM blocks_${number}`).all();
       parts.push({ number, seeds: seeds as unknown as { id: Uint8Array; seed: Uint8Array }[] });
       if (name === null) continue;
-      const current = this.db.prepare(`SELECT version, manifest FROM current_${number}`).get();
-      const { version, manifest } = current as unknown as { version: number; manifest: Uint8Array };
+      const { version, manifest } = new Tables(this, number).manifest();
       parts.push({ collection: { number, name, id, descriptor, version, manifest } });
     }
     return parts;
@@ -378,7 +363,7 @@ export class WritableCatalogue extends Catalogue {
       // The last connection that can write finds an empty log, and removes it.
       for (const connection of emptied ? [this.#guard, this.db] : [this.db, this.#guard]) connection.close();
     } finally {
-      this.#file.close();
+      this.#file[Symbol.dispose]();
     }
   }
 

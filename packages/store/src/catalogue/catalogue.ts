@@ -25,7 +25,14 @@ interface Damage {
   readonly isCertain: boolean;
 }
 
-/** A catalogue as it can be read. */
+export interface CollectionRow {
+  readonly number: number;
+  /** Null while it is being restored. */
+  readonly name: string | null;
+  readonly id: Uint8Array;
+  readonly descriptor: Uint8Array;
+}
+
 export abstract class Catalogue {
   protected readonly disk: Disk;
   protected abstract readonly db: DatabaseSync;
@@ -44,6 +51,12 @@ export abstract class Catalogue {
 
   exec(sql: string): void {
     this.db.exec(sql);
+  }
+
+  collections(): CollectionRow[] {
+    return this.prepare(
+      'SELECT key AS number, name, id, descriptor FROM collections',
+    ).all() as unknown as CollectionRow[];
   }
 
   protected number(sql: string): number {

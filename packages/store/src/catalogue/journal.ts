@@ -64,12 +64,10 @@ export interface JournalledCollection extends JournalCollection {
 }
 
 export interface JournalContent {
-  /** The last entry; undefined if there is none. */
   readonly last?: Mark;
   readonly collections: ReadonlyMap<number, JournalledCollection>;
   /** Deleted collections. Some of their files may be left. */
   readonly gone: ReadonlySet<number>;
-  /** The end of the last whole entry. */
   readonly end: number;
   /** What is wrong with it, apart from what a crash explains. */
   readonly damage?: string;

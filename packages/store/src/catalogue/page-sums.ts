@@ -39,7 +39,6 @@ export class PageSums {
     return new PageSums(pageSize, transactions, sums);
   }
 
-  /** Of the database. */
   get bytes(): number {
     return this.pageSize * this.#sums.length;
   }

@@ -44,7 +44,6 @@ export interface Proof {
    * damaged.
    */
   readonly doubt: HersError | undefined;
-  /** Nothing was ever committed. */
   readonly isNew: boolean;
   /**
    * SQLite has copied the log by itself, as it does when a thread that has the folder open is
@@ -170,17 +169,12 @@ export function examineFile(disk: Disk, isInUse: boolean): Proof {
     if (disk.isLinkSync(file)) throw damaged(file, 'a symbolic link is in its place');
   }
   const isThere = disk.sizeSync(CATALOGUE) !== undefined;
-  const file = isThere ? openShared(disk) : undefined;
-  try {
-    return examine(disk, file?.descriptor, isInUse);
-  } finally {
-    file?.close();
-  }
+  using file = isThere ? openShared(disk) : undefined;
+  return examine(disk, file?.descriptor, isInUse);
 }
 
-export interface SharedFile {
+export interface SharedFile extends Disposable {
   readonly descriptor: number;
-  close(): void;
 }
 
 /**
@@ -201,7 +195,7 @@ export function openShared(disk: Disk, create = false): SharedFile {
       shared.set(nameOf(fstatSync(file.descriptor)), file);
     }
     file.users++;
-    return { descriptor: file.descriptor, close: () => closeShared(file) };
+    return { descriptor: file.descriptor, [Symbol.dispose]: () => closeShared(file) };
   } catch (error) {
     throw storageError(error, CATALOGUE);
   }

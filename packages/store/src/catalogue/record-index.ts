@@ -26,7 +26,6 @@ const MERGE_AT_MOST = 2 ** 18;
 const SMALL_SHARE = 16;
 /** Records merged per transaction, which blocks the event loop for about 20 ms. */
 const SLICE = 2 ** 13;
-/** Changes in one row. */
 const MAX_BATCH = 2 ** 20;
 
 export class RecordIndex {
@@ -84,7 +83,6 @@ export class RecordIndex {
     return this.#lastBatch;
   }
 
-  /** Whether a merge is due. */
   get ripe(): boolean {
     return this.fresh >= MERGE_AT && this.fresh >= this.#due();
   }
@@ -104,7 +102,6 @@ export class RecordIndex {
     return this.#merges.idle();
   }
 
-  /** Indexes what is not yet indexed. */
   #indexAll(): void {
     this.#load();
     if (this.#indexed === this.#lastBatch) return;
@@ -129,7 +126,6 @@ export class RecordIndex {
     return livePlace(this.#freshPlace(handleKey(handle)) ?? this.#tables.place(handle));
   }
 
-  /** The same for many at once. */
   findMany(handles: readonly Uint8Array[]): (Place | undefined)[] {
     this.#indexAll();
     const stored = this.#tables.places(handles);

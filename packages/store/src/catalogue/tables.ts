@@ -1,10 +1,10 @@
 // The tables of one collection in the catalogue. Each collection has its own, so that deleting one
 // is fast and a damaged page affects one collection only.
 
-import type { StatementSync } from 'node:sqlite';
+import type { SQLInputValue, StatementSync } from 'node:sqlite';
 import { HANDLE_BYTES, type InboxItem } from '@hers/service';
 import { handleKey } from '../base/bytes.ts';
-import { encodePlace, PLACE_BYTES } from '../files/entry.ts';
+import { decodePlace, encodePlace, PLACE_BYTES, type Place } from '../files/entry.ts';
 import type { Catalogue } from './catalogue.ts';
 
 const SCHEMA = (number: number) => `
@@ -96,6 +96,17 @@ export interface Current {
   readonly stale: number;
 }
 
+interface PlaceRow {
+  readonly place: Uint8Array;
+}
+
+interface PostedRow {
+  readonly last: number;
+  readonly items: number;
+  readonly bytes: number;
+  readonly refused: Uint8Array;
+}
+
 const MANY_ROWS = 256;
 const MARKS = Array(MANY_ROWS).fill('?').join(', ');
 
@@ -137,15 +148,22 @@ export class Tables {
     return this.#catalogue.prepare(text.replaceAll('_#', `_${this.number}`));
   }
 
+  #all<Row>(text: string, ...values: SQLInputValue[]): Row[] {
+    return this.#sql(text).all(...values) as Row[];
+  }
+
+  #get<Row>(text: string, ...values: SQLInputValue[]): Row | undefined {
+    return this.#sql(text).get(...values) as Row | undefined;
+  }
+
   // — what is current —
 
   current(): Current {
-    return this.#sql('SELECT version, records, last_pack, stale FROM current_#').get() as unknown as Current;
+    return this.#get<Current>('SELECT version, records, last_pack, stale FROM current_#')!;
   }
 
   manifest(): { readonly version: number; readonly manifest: Uint8Array } {
-    const row = this.#sql('SELECT version, manifest FROM current_#').get();
-    return row as unknown as { version: number; manifest: Uint8Array };
+    return this.#get<ReturnType<Tables['manifest']>>('SELECT version, manifest FROM current_#')!;
   }
 
   setCurrent(version: number, manifest: Uint8Array): void {
@@ -159,7 +177,7 @@ export class Tables {
   // — records —
 
   place(handle: Uint8Array): Uint8Array | undefined {
-    return this.#sql('SELECT place FROM records_# WHERE handle = ?').get(handle)?.place as Uint8Array | undefined;
+    return this.#get<PlaceRow>('SELECT place FROM records_# WHERE handle = ?', handle)?.place;
   }
 
   /** Where records are, by their handles as latin1 strings. Missing records are left out. */
@@ -200,7 +218,6 @@ export class Tables {
     return this.#putRecords('INSERT OR IGNORE', rows);
   }
 
-  /** Inserts rows, or replaces them. */
   replaceRecords(rows: Uint8Array): void {
     this.#putRecords('INSERT OR REPLACE', rows);
   }
@@ -231,8 +248,7 @@ export class Tables {
   // — records that changed lately —
 
   freshBatches(): { readonly batch: number; readonly entries: Uint8Array }[] {
-    const rows = this.#sql('SELECT batch, entries FROM fresh_# ORDER BY batch').all();
-    return rows as unknown as { batch: number; entries: Uint8Array }[];
+    return this.#all('SELECT batch, entries FROM fresh_# ORDER BY batch');
   }
 
   addFresh(batch: number, entries: Uint8Array): void {
@@ -245,8 +261,9 @@ export class Tables {
 
   // — lists —
 
-  listPlace(id: Uint8Array): Uint8Array | undefined {
-    return this.#sql('SELECT place FROM lists_# WHERE id = ?').get(id)?.place as Uint8Array | undefined;
+  listPlace(id: Uint8Array): Place | undefined {
+    const row = this.#get<PlaceRow>('SELECT place FROM lists_# WHERE id = ?', id);
+    return row && decodePlace(row.place);
   }
 
   /** Whether any record or list is in this pack according to the catalogue. Reads all rows. */
@@ -258,21 +275,27 @@ export class Tables {
   }
 
   lists(): { readonly id: Uint8Array; readonly place: Uint8Array }[] {
-    return this.#sql('SELECT id, place FROM lists_#').all() as unknown as { id: Uint8Array; place: Uint8Array }[];
+    return this.#all('SELECT id, place FROM lists_#');
   }
 
+  /** A list that no pack has yet, or that another pack has. */
   putList(id: Uint8Array, place: Uint8Array): void {
+    const { pack, offset, length } = decodePlace(place);
+    this.extendPack(pack, offset + length);
+    this.countLive(pack, length);
     this.#sql('INSERT OR REPLACE INTO lists_# VALUES (?, ?)').run(id, place);
   }
 
   dropList(id: Uint8Array): void {
+    const { pack, length } = this.listPlace(id)!;
+    this.countLive(pack, -length);
     this.#sql('DELETE FROM lists_# WHERE id = ?').run(id);
   }
 
   // — blocks and segments —
 
   blocks(): BlockRow[] {
-    return this.#sql('SELECT * FROM blocks_#').all() as unknown as BlockRow[];
+    return this.#all('SELECT * FROM blocks_#');
   }
 
   addBlock(row: BlockRow): void {
@@ -291,8 +314,7 @@ export class Tables {
   }
 
   segments(): { readonly file: string; readonly blocks: number; readonly bytes: number }[] {
-    const rows = this.#sql('SELECT file, blocks, bytes FROM segments_#').all();
-    return rows as unknown as { file: string; blocks: number; bytes: number }[];
+    return this.#all('SELECT file, blocks, bytes FROM segments_#');
   }
 
   addSegment(file: string, blocks: number, bytes: number): void {
@@ -306,7 +328,7 @@ export class Tables {
   // — what is staged, in shards —
 
   stages(): StageRow[] {
-    return this.#sql('SELECT id, kind, made, content FROM stages_# ORDER BY made').all() as unknown as StageRow[];
+    return this.#all('SELECT id, kind, made, content FROM stages_# ORDER BY made');
   }
 
   putStage({ id, kind, made, content }: StageRow): void {
@@ -320,35 +342,29 @@ export class Tables {
   // — the inbox —
 
   inbox(): { readonly last: number; readonly items: number; readonly bytes: number; readonly refused: number[] } {
-    const { refused, ...rest } = this.#sql('SELECT last, items, bytes, refused FROM posted_#').get() as unknown as {
-      last: number;
-      items: number;
-      bytes: number;
-      refused: Uint8Array;
-    };
-    return { ...rest, refused: [...new Uint32Array(refused.slice().buffer)] };
+    const row = this.#get<PostedRow>('SELECT last, items, bytes, refused FROM posted_#')!;
+    return { ...row, refused: [...new Uint32Array(row.refused.slice().buffer)] };
   }
 
   inboxOf(device: number): { readonly items: number; readonly bytes: number } {
     const sums = 'SELECT count(*) AS items, ifnull(sum(length(envelope)), 0) AS bytes FROM inbox_# WHERE device = ?';
-    return this.#sql(sums).get(device) as unknown as { items: number; bytes: number };
+    return this.#get<{ items: number; bytes: number }>(sums, device)!;
   }
 
   inboxNumber(device: number, nonce: Uint8Array): number | undefined {
-    const row = this.#sql('SELECT number FROM inbox_# WHERE device = ? AND nonce = ?').get(device, nonce);
-    return row?.number as number | undefined;
+    const select = 'SELECT number FROM inbox_# WHERE device = ? AND nonce = ?';
+    return this.#get<{ number: number }>(select, device, nonce)?.number;
   }
 
   inboxItem(number: number): Uint8Array | undefined {
-    return this.#sql('SELECT envelope FROM inbox_# WHERE number = ?').get(number)?.envelope as Uint8Array | undefined;
+    return this.#get<InboxItem>('SELECT envelope FROM inbox_# WHERE number = ?', number)?.envelope;
   }
 
   inboxAfter(number: number, limit: number): InboxItem[] {
-    const sql = 'SELECT number, posted, envelope FROM inbox_# WHERE number > ? ORDER BY number LIMIT ?';
-    return this.#sql(sql).all(number, limit) as unknown as InboxItem[];
+    const select = 'SELECT number, posted, envelope FROM inbox_# WHERE number > ? ORDER BY number LIMIT ?';
+    return this.#all(select, number, limit);
   }
 
-  /** Returns the number of the new item. */
   putInbox(item: { device: number; nonce: Uint8Array; posted: number; envelope: Uint8Array }): number {
     this.#sql('UPDATE posted_# SET last = last + 1, items = items + 1, bytes = bytes + ?').run(item.envelope.length);
     const { last } = this.inbox();
@@ -361,10 +377,9 @@ export class Tables {
     for (const number of numbers) this.#dropInbox('number = ?', number);
   }
 
-  /** Drops items that came before this time. */
   expireInbox(before: number): void {
-    const first = this.#sql('SELECT posted FROM inbox_# ORDER BY number LIMIT 1').get()?.posted as number | undefined;
-    if (first !== undefined && first < before) this.#dropInbox('posted < ?', before);
+    const first = this.#get<InboxItem>('SELECT posted FROM inbox_# ORDER BY number LIMIT 1');
+    if (first && first.posted < before) this.#dropInbox('posted < ?', before);
   }
 
   #dropInbox(where: string, value: number): void {
@@ -382,11 +397,9 @@ export class Tables {
   // — packs —
 
   packs(): { readonly pack: number; readonly ends: number; readonly live: number }[] {
-    const rows = this.#sql('SELECT pack, ends, live FROM packs_# ORDER BY pack').all();
-    return rows as unknown as { pack: number; ends: number; live: number }[];
+    return this.#all('SELECT pack, ends, live FROM packs_# ORDER BY pack');
   }
 
-  /** A committed entry of the pack ends here. */
   extendPack(pack: number, ends: number): void {
     this.#sql('INSERT INTO packs_# VALUES (?, ?, 0) ON CONFLICT DO UPDATE SET ends = max(ends, excluded.ends)').run(
       pack,

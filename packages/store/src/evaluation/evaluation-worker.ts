@@ -2,7 +2,6 @@
 // them. Its memory is theirs, and is gone when it ends.
 
 import { availableParallelism } from 'node:os';
-import { parentPort } from 'node:worker_threads';
 import { HersError } from '@hers/scheme';
 import {
   decodeEvaluation,
@@ -16,8 +15,8 @@ import {
 } from '@hers/scheme/open';
 import { freeBytes } from '@hers/service';
 import { hex } from '../base/bytes.ts';
-import { failureOf } from '../base/storage-errors.ts';
-import type { EvaluationAnswer, EvaluationRequest } from './evaluator.ts';
+import { serveThread } from '../base/thread.ts';
+import type { EvaluationRequest } from './evaluator.ts';
 
 /** By the id of their key. */
 let pieces = new Map<string, EvaluationPiece[]>();
@@ -39,13 +38,13 @@ function free({ steps, last, masks, packing, devices }: ReturnType<typeof evalua
   freeBytes(...(parts.flat(9) as Uint32Array[]));
 }
 
-function perform(request: EvaluationRequest): { readonly value: unknown; readonly transfer: ArrayBuffer[] } {
+function perform(request: EvaluationRequest): { readonly done: unknown; readonly transfer?: ArrayBuffer[] } {
   const { kind } = request;
   if (kind === 'piece') {
     const piece = decodeEvaluation(request.bytes);
     const keyId = hex(piece.keyId);
     pieces.set(keyId, [...(pieces.get(keyId) ?? []), piece]);
-    return { value: undefined, transfer: [] };
+    return { done: undefined };
   }
   if (kind === 'prepare') {
     let bytes = 0;
@@ -57,14 +56,14 @@ function perform(request: EvaluationRequest): { readonly value: unknown; readonl
       bytes += evaluator.bytes;
     }
     pieces = new Map();
-    return { value: bytes, transfer: [] };
+    return { done: bytes };
   }
   if (kind === 'expand') {
     const query = decodeOpenQuery(request.query);
     const device = request.device && decodeEvaluation(request.device);
     const rows = evaluatorOf(query).expand(query, threads, device);
     queries.set(request.number, query);
-    return { value: rows, transfer: [rows.bodies.buffer as ArrayBuffer, rows.masks.buffer as ArrayBuffer] };
+    return { done: rows, transfer: [rows.bodies.buffer as ArrayBuffer, rows.masks.buffer as ArrayBuffer] };
   }
   if (kind === 'pack') {
     const query = queries.get(request.number)!;
@@ -72,21 +71,10 @@ function perform(request: EvaluationRequest): { readonly value: unknown; readonl
     let at = 0;
     const results = lengths.map((length) => resultOf(responses.subarray(at, (at += length))));
     const packed = encodePackedResponse(evaluatorOf(query).pack(query, results));
-    return { value: packed, transfer: [packed.buffer as ArrayBuffer] };
+    return { done: packed, transfer: [packed.buffer as ArrayBuffer] };
   }
   queries.delete(request.number);
-  return { value: undefined, transfer: [] };
+  return { done: undefined };
 }
 
-parentPort?.on('message', ({ job, request }: { readonly job: number; readonly request: EvaluationRequest }) => {
-  let answer: EvaluationAnswer;
-  let transfer: ArrayBuffer[] = [];
-  try {
-    const done = perform(request);
-    answer = { job, value: done.value };
-    transfer = done.transfer;
-  } catch (error) {
-    answer = { job, failed: failureOf(error) };
-  }
-  parentPort?.postMessage(answer, transfer);
-});
+serveThread(async (request: EvaluationRequest) => perform(request));

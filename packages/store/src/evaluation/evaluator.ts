@@ -7,15 +7,12 @@ import { HersError } from '@hers/scheme';
 import { type OpenRows, peekDeviceEvaluation } from '@hers/scheme/open';
 import { isShared, LIST_ID_BYTES, PARTITION_BYTES } from '@hers/service';
 import { checkBytes, hex } from '../base/bytes.ts';
-import { errorFrom, type Failure } from '../base/storage-errors.ts';
+import { Thread } from '../base/thread.ts';
 
 export type ReadLists = (ids: readonly Uint8Array[], signal: AbortSignal) => AsyncIterable<Uint8Array>;
 
-/** The lists of a collection that hold keys. */
 export interface KeyLists {
-  /** The id of the collection. */
   readonly id: Uint8Array;
-  /** Aborted when the collection ends. */
   readonly ending: AbortSignal;
   has(list: Uint8Array): boolean;
   readonly read: ReadLists;
@@ -46,59 +43,31 @@ export type EvaluationRequest =
   | {
       readonly kind: 'pack';
       readonly number: number;
-      /** Responses to the expanded query, one after the other. */
       readonly responses: Uint8Array;
       readonly lengths: readonly number[];
     }
   | { readonly kind: 'forget'; readonly number: number };
 
-/** From a thread. */
-export type EvaluationAnswer =
-  | { readonly job: number; readonly value: unknown }
-  | { readonly job: number; readonly failed: Failure };
-
-interface Waiting {
-  resolve(value: never): void;
-  reject(error: unknown): void;
-}
-
 /** One set of evaluation keys, prepared, in a thread. */
 export class LoadedKeys {
   /** Of the prepared keys; known once it is ready. */
   bytes = 0;
-  readonly #worker: Worker;
-  readonly #waiting = new Map<number, Waiting>();
-  #jobs = 0;
+  readonly #thread: Thread;
   #queries = 0;
-  #isEnding = false;
 
   constructor(lost: () => void) {
-    this.#worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
-    this.#worker.unref();
-    this.#worker.on('message', (answer: EvaluationAnswer) => {
-      const waiting = this.#waiting.get(answer.job);
-      this.#waiting.delete(answer.job);
-      // Stays referenced while it ends, or the process could be over before.
-      if (this.#waiting.size === 0 && !this.#isEnding) this.#worker.unref();
-      if ('value' in answer) waiting?.resolve(answer.value as never);
-      else waiting?.reject(failed(answer.failed));
-    });
-    const end = (error: unknown) => {
-      lost();
-      for (const { reject } of this.#waiting.values()) reject(error);
-      this.#waiting.clear();
-    };
-    this.#worker.on('error', end);
-    this.#worker.on('exit', () => end(new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended')));
+    const reason = new HersError('UNAVAILABLE', 'the thread with the evaluation keys has ended');
+    const worker = new Worker(new URL('./evaluation-worker.ts', import.meta.url), { execArgv: [] });
+    this.#thread = new Thread(worker, lost, reason);
   }
 
-  #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {
-    const job = ++this.#jobs;
-    return new Promise<T>((resolve, reject) => {
-      this.#worker.ref();
-      this.#waiting.set(job, { resolve, reject });
-      this.#worker.postMessage({ job, request }, transfer);
-    });
+  async #ask<T>(request: EvaluationRequest, transfer: ArrayBuffer[] = []): Promise<T> {
+    try {
+      return await this.#thread.ask<T>(request, { transfer });
+    } catch (error) {
+      // The lists are what was put there: their hashes fit.
+      throw error instanceof HersError && error.code === 'DAMAGED' ? new HersError('MALFORMED', error.message) : error;
+    }
   }
 
   /** Gives it the pieces, checked against their hashes by whoever reads them. */
@@ -140,15 +109,9 @@ export class LoadedKeys {
     this.#ask({ kind: 'forget', number }).catch(() => {});
   }
 
-  async close(): Promise<void> {
-    this.#isEnding = true;
-    await this.#worker.terminate();
+  close(): Promise<void> {
+    return this.#thread.close();
   }
-}
-
-function failed(failure: Failure): Error {
-  // The lists are what was put there: their hashes fit.
-  return errorFrom(failure.code === 'DAMAGED' ? { ...failure, code: 'MALFORMED' } : failure);
 }
 
 interface Entry {
@@ -173,7 +136,6 @@ export class Evaluators {
     this.#idleMs = idleMs;
   }
 
-  /** How many sets of keys are in memory, and how many bytes they are. */
   get loaded(): { readonly sets: number; readonly bytes: number } {
     const all = [...this.#entries.values()];
     return { sets: all.length, bytes: all.reduce((sum, { keys }) => sum + keys.bytes, 0) };

@@ -102,7 +102,6 @@ export class Disk {
     this.#watcher?.after?.(step);
   }
 
-  /** A new file. */
   create(path: string): DiskFile {
     const file = this.#stepSync({ kind: 'create', path }, () => openSync(this.path(path), 'wx', MODE));
     return new DiskFile(this.#step.bind(this), file, path);
@@ -129,7 +128,6 @@ export class Disk {
     return this.#step({ kind: 'rename', path, to }, () => rename(this.path(path), this.path(to)));
   }
 
-  /** Removes a file if it exists. */
   remove(path: string): Promise<void> {
     return this.#step({ kind: 'remove', path }, () => rm(this.path(path), { force: true }));
   }
@@ -280,9 +278,7 @@ export class Disk {
     });
     this.note({ kind: 'sync', path: temporary });
     written?.();
-    this.#stepSync({ kind: 'rename', path: temporary, to: path }, () =>
-      renameSync(this.path(temporary), this.path(path)),
-    );
+    this.renameSync(temporary, path);
     this.syncFolderSync(dirname(path));
   }
 }
@@ -316,7 +312,7 @@ export class PinnedDisk extends Disk {
     return file === undefined ? super.path(path) : `/dev/fd/${file}`;
   }
 
-  close(): void {
+  [Symbol.dispose](): void {
     for (const file of this.#pinned.values()) closeSync(file);
     this.#pinned.clear();
   }

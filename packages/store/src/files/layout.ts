@@ -61,12 +61,10 @@ export function checkFormat(disk: Disk): void {
   }
 }
 
-/** Whether the folder holds shards. */
 export function holdsShards(disk: Disk): boolean {
   return hasFormat(disk) && readFormat(disk)?.kind === 'shards';
 }
 
-/** Whether HERS created this folder. */
 export function hasFormat(disk: Disk): boolean {
   return disk.sizeSync(FORMAT_FILE) !== undefined;
 }
@@ -82,7 +80,6 @@ export function readFormat(disk: Disk): { readonly kind: FolderKind; readonly fo
   }
 }
 
-/** Creates what a new folder lacks. */
 export function makeLayout(disk: Disk, kind: FolderKind): void {
   if (disk.sizeSync(FORMAT_FILE) === undefined) {
     disk.replaceSync(FORMAT_FILE, new TextEncoder().encode(`HERS ${kind}, format ${FORMAT}\n`));

@@ -106,13 +106,9 @@ function mayRun({ process: id, host }: Writer): boolean {
 
 function isHeld(disk: Disk): boolean {
   try {
-    const file = new DatabaseSync(disk.path(LOCK_FILE), { readOnly: true });
-    try {
-      file.exec('SELECT * FROM sqlite_schema');
-      return false;
-    } finally {
-      file.close();
-    }
+    using file = new DatabaseSync(disk.path(LOCK_FILE), { readOnly: true });
+    file.exec('SELECT * FROM sqlite_schema');
+    return false;
   } catch (error) {
     const reason = storageError(error, LOCK_FILE);
     return reason instanceof HersError && reason.code === 'LOCKED';

@@ -27,7 +27,6 @@ export interface SetAside {
 }
 
 interface Ledger {
-  /** The latest time that was ever seen. */
   readonly seen: number;
   readonly left: Readonly<Record<string, number>>;
 }
@@ -38,7 +37,6 @@ export interface Tail {
   readonly end: number;
 }
 
-/** Moves a file to `lost+found/`. */
 export function setAside(disk: Disk, path: string): void {
   if (disk.sizeSync(LOST_AND_FOUND) === undefined) {
     disk.makeFolderSync(LOST_AND_FOUND);

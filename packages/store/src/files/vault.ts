@@ -159,7 +159,6 @@ export class Vault {
     });
   }
 
-  /** Later entries go to a new pack. */
   startNewPack(): Promise<void> {
     return this.#queue.run(async () => {
       this.#active = this.#tail = undefined;
@@ -279,7 +278,7 @@ export class VaultReader {
     return file;
   }
 
-  close(): void {
+  [Symbol.dispose](): void {
     for (const file of this.#files.values()) file.close();
     this.#files.clear();
   }

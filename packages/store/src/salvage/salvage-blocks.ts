@@ -19,7 +19,6 @@ const ID_AT = 32;
 const LENGTH_AT = 24;
 const ID_END = 48;
 
-/** A place where a block may be. */
 export interface BlockPlace {
   /** In hexadecimal. */
   readonly id: string;
@@ -127,7 +126,6 @@ export async function readBlockAt(
   }
 }
 
-/** The damaged parts of a segment. */
 export async function damagedParts(
   disk: Disk,
   { path, header }: BlockPlace,

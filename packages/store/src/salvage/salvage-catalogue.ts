@@ -18,7 +18,6 @@ import { ROW_BYTES } from '../files/vault.ts';
 /** A collection, as the journal or a catalogue knows it. */
 export type KnownCollection = JournalCollection;
 
-/** A block, as far as it is known. */
 export interface KnownBlock {
   readonly hash?: Uint8Array | undefined;
   readonly seed?: Uint8Array | undefined;
@@ -36,7 +35,6 @@ export interface SegmentRow {
   readonly first: number;
   readonly count: number;
   readonly position: number;
-  /** Blocks in the segment. */
   readonly total: number;
 }
 

@@ -78,7 +78,6 @@ export class PackSalvage {
   #bytes: Buffer = Buffer.alloc(0);
   #start = 0;
   #vain = 0;
-  /** Runs of consecutive entries. */
   readonly runs: ByteRange[] = [];
   readonly damage: ByteRange[] = [];
 

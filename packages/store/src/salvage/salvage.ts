@@ -10,11 +10,11 @@ import { hex } from '../base/bytes.ts';
 import type { ReadBlock } from '../blocks/rebuild.ts';
 import { type JournalContent, readJournal } from '../catalogue/journal.ts';
 import { Disk } from '../files/disk.ts';
-import { type Entry, PACK_HEADER_BYTES, type Place, RECORD } from '../files/entry.ts';
+import { type Entry, PACK_HEADER_BYTES, type Place } from '../files/entry.ts';
 import { BLOCKS, FORMAT, readFormat, SEGMENTS, VAULT } from '../files/layout.ts';
 import { FolderLock } from '../files/lock.ts';
 import { LOST_AND_FOUND } from '../files/lost-and-found.ts';
-import { encodeSnapshotHeader, Frames, PART, type SnapshotHeader } from '../snapshot.ts';
+import { encodeSnapshotHeader, Frames, type SnapshotHeader } from '../snapshot.ts';
 import { type BlockPlace, blockPlaces, damagedParts, readBlockAt } from './salvage-blocks.ts';
 import { type KnownBlock, type KnownCollection, OldCatalogue } from './salvage-catalogue.ts';
 import {
@@ -28,13 +28,10 @@ import {
 
 export type { BlockPlace, ByteRange as Range, FoundEntry, KnownCollection };
 
-const PIECE_BYTES = 2 ** 20;
-
 export interface SalvageOptions {
   readonly signal: AbortSignal;
   /** A folder that cannot be written is read without its lock. */
   readonly mayBeReadOnly?: boolean;
-  /** Called with the number of bytes read. */
   readonly onBytes?: (bytes: number) => void;
 }
 
@@ -116,7 +113,6 @@ function journalOf(disk: Disk): JournalContent | undefined {
   }
 }
 
-/** Holds all that a folder is salvaged from. */
 interface Folder {
   readonly disk: Disk;
   readonly lock: FolderLock | undefined;
@@ -192,12 +188,10 @@ export class Salvage {
     return ours.length > 0 ? ours : [...journalled, ...collections];
   }
 
-  /** Whether a pack says that it belongs to this collection. */
   hasPacks(id: Uint8Array): boolean {
     return this.#in.owners.has(hex(id));
   }
 
-  /** What the journal or the catalogue knows about a block. */
   knownBlock(id: string): KnownBlock {
     const { hash, seed } = this.#in.catalogue.blocks.get(id) ?? {};
     for (const { seeds } of this.#in.journal?.collections.values() ?? []) {
@@ -258,7 +252,6 @@ export class Salvage {
 
   // — blocks —
 
-  /** Every place where blocks may be. */
   blockPlaces(): Promise<BlockPlace[]> {
     const rowsOf = (path: string) => this.#in.catalogue.segments.get(path);
     return blockPlaces(this.#in.disk, this.#in.files, rowsOf, (path, range) => this.#spoil(path, range));
@@ -299,20 +292,14 @@ export async function* snapshotOf(
 ): AsyncGenerator<Uint8Array> {
   const frames = new Frames();
   yield* frames.put(undefined, encodeSnapshotHeader(header));
-  for await (const { kind, content } of entries) yield* frames.put(kind === RECORD ? PART.record : PART.list, content);
-  for await (const encoded of blocks) {
-    for (let at = 0; at < encoded.length; at += PIECE_BYTES) {
-      const last = at + PIECE_BYTES >= encoded.length;
-      yield* frames.put(last ? PART.blockEnd : PART.blockPiece, encoded.subarray(at, at + PIECE_BYTES));
-    }
-  }
+  for await (const entry of entries) yield* frames.entry(entry);
+  for await (const encoded of blocks) yield* frames.block(encoded);
   yield frames.end();
 }
 
 export type FileKind = 'pack' | 'block' | 'segment';
 
 export interface FolderFile {
-  /** Within the folder. */
   readonly path: string;
   readonly kind: FileKind;
   readonly size: number;

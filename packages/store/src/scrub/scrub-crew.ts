@@ -4,16 +4,13 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { SerialQueue } from '../base/serial-queue.ts';
-import { errorFrom, type Failure } from '../base/storage-errors.ts';
+import { Thread } from '../base/thread.ts';
 import { type Done, runTask, Scratch, type Task } from './scrub-task.ts';
 
 /** A smaller folder is read without threads. */
 const ASIDE_BYTES = 2 ** 27;
 /** More would only wait for the disk, and each takes memory. */
 const MAX_THREADS = 16;
-
-/** From a thread. */
-export type Answer = { readonly done: Done } | { readonly failed: Failure };
 
 interface Job {
   readonly task: Task;
@@ -26,8 +23,8 @@ export class ScrubCrew {
   readonly size: number;
   readonly #scratch = new Scratch();
   readonly #here = new SerialQueue();
-  readonly #idle: Worker[] = [];
-  readonly #busy = new Map<Worker, Job>();
+  readonly #idle = new Set<Thread>();
+  readonly #busy = new Set<Thread>();
   readonly #queue: Job[] = [];
   #closed = false;
 
@@ -68,48 +65,35 @@ export class ScrubCrew {
 
   #next(): void {
     while (this.#queue.length > 0 && !this.#closed) {
-      const worker = this.#idle.pop() ?? (this.#busy.size < this.size ? this.#start() : undefined);
-      if (!worker) return;
-      const job = this.#queue.shift()!;
-      this.#busy.set(worker, job);
-      worker.ref(); // only the pending answer keeps the process alive
-      worker.postMessage(job.task);
+      const [idle] = this.#idle;
+      const thread = idle ?? (this.#busy.size < this.size ? this.#start() : undefined);
+      if (!thread) return;
+      const { task, resolve, reject } = this.#queue.shift()!;
+      this.#idle.delete(thread);
+      this.#busy.add(thread);
+      const rest = () => {
+        // Another takes the place of one that was lost.
+        if (this.#busy.delete(thread)) this.#idle.add(thread);
+        this.#next();
+      };
+      thread.ask<Done>(task).then(resolve, reject).then(rest);
     }
   }
 
-  #start(): Worker {
+  #start(): Thread {
+    const lost = () => {
+      this.#busy.delete(thread);
+      this.#idle.delete(thread);
+    };
     const worker = new Worker(new URL('./scrub-worker.ts', import.meta.url), { execArgv: [] });
-    worker.on('message', (answer: Answer) => {
-      if (this.#closed) return; // whoever waits for its exit needs it to keep the process alive
-      worker.unref();
-      const job = this.#busy.get(worker);
-      this.#busy.delete(worker);
-      this.#idle.push(worker);
-      if ('done' in answer) job?.resolve(answer.done);
-      else job?.reject(errorFrom(answer.failed));
-      this.#next();
-    });
-    worker.on('error', (error) => this.#lost(worker, error));
-    worker.on('exit', () => this.#lost(worker, ended()));
-    return worker;
+    const thread = new Thread(worker, lost, ended());
+    return thread;
   }
 
-  /** Rejects the pending task. Another thread replaces this one. */
-  #lost(worker: Worker, error: unknown): void {
-    const job = this.#busy.get(worker);
-    this.#busy.delete(worker);
-    const at = this.#idle.indexOf(worker);
-    if (at >= 0) this.#idle.splice(at, 1);
-    job?.reject(error);
-    this.#next();
-  }
-
-  /** Stops all tasks. */
   async close(): Promise<void> {
     this.#closed = true;
-    for (const { reject } of this.#busy.values()) reject(ended());
     for (const { reject } of this.#queue.splice(0)) reject(ended());
-    await Promise.all([...this.#idle, ...this.#busy.keys()].map((worker) => worker.terminate()));
+    await Promise.all([...this.#idle, ...this.#busy].map((thread) => thread.close()));
   }
 }
 

@@ -22,7 +22,6 @@ export const STRETCH_BYTES: number = 2 ** 23;
 /** A larger buffer, which only a huge entry needs, is not kept. */
 const KEPT_BYTES = 2 ** 25;
 
-/** The file of a task. */
 interface InFile {
   /** Its name in the folder, for errors, and where the system finds it. */
   readonly path: string;
@@ -32,7 +31,6 @@ interface InFile {
 /** Consecutive parts of a segment. */
 export interface PartsTask extends InFile {
   readonly kind: 'parts';
-  /** The number of the first. */
   readonly first: number;
   readonly at: number;
   readonly partBytes: number;
@@ -51,7 +49,6 @@ export interface EntriesTask extends InFile {
   readonly end: number;
 }
 
-/** A block in a file of its own. */
 export interface BlockTask extends InFile {
   readonly kind: 'block';
   readonly bytes: number;
@@ -67,7 +64,6 @@ export interface Done {
 }
 
 export interface Entries {
-  /** Of all records. */
   readonly sum: Sum;
   /** The handle of each record, unless they are summed: RECORD_ROW bytes with its offset. */
   readonly records: Uint8Array<ArrayBuffer>;

@@ -35,7 +35,6 @@ export interface ScrubOptions extends Omit<CallOptions, 'partitions'> {
   readonly threads?: number;
 }
 
-/** One run over a folder. */
 export class Scrub {
   readonly #crew: ScrubCrew;
   readonly #onProgress: ScrubOptions['onProgress'];
@@ -49,7 +48,6 @@ export class Scrub {
     this.#crew = new ScrubCrew(bytes, options.threads);
   }
 
-  /** Adds to the bytes done. */
   tell(bytes: number): void {
     this.#done += bytes;
     // Data written since the scrub began is read too, but does not change the total.
@@ -260,7 +258,6 @@ class CollectionScrub {
   }
 }
 
-/** Whether the segment and the catalogue agree about a block. */
 function isInSegment(header: Awaited<ReturnType<typeof readSegmentHeader>>, block: StoredBlock): boolean {
   const entry = header.blocks[block.position];
   return isAt(header, block) && entry.first === block.first && entry.count === block.count;
