@@ -6,6 +6,7 @@ import { Agent, request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { startServer } from '@hers/server';
 import { Samples } from '@hers/service/samples';
 import { openStore } from '@hers/store';
@@ -55,6 +56,16 @@ it('nodes show certificates of their authority to each other, and nobody else is
     await assert.rejects(async () => {
       for await (const _ of known.getRecords('c', handles, { signal: ending.signal })) ending.abort(reason);
     }, reason);
+    // An answer that nobody reads, and one that somebody waits for, are ended with their connections.
+    const { fetch, agent } = certifiedBy(ours);
+    for (const waits of [false, true]) {
+      const reader = (await fetch(`${server.url}/healthz`)).body!.getReader();
+      if (waits) await reader.read();
+      const rest = waits ? reader.read() : undefined;
+      await reader.cancel();
+      await rest;
+      while (Object.keys(agent().sockets).length > 0) await pause(10);
+    }
     await assert.rejects(known.getCollection('other'), { code: 'NOT_FOUND' });
     ({ state } = await known.getState('c'));
     assert.deepEqual(await search(known), []);

@@ -1,6 +1,7 @@
 // `fetch` for a node that shows a certificate: the one of Node cannot.
 
 import { readFileSync, statSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
 import { Agent, request } from 'node:https';
 import { pipeline } from 'node:stream/promises';
 import { createSecureContext, getCACertificates } from 'node:tls';
@@ -83,14 +84,21 @@ export function certifiedBy(files: NodeCertificate): Certified {
         const named = new Headers();
         for (const [name, value] of Object.entries(answer.headers)) named.set(name, String(value));
         if (EMPTY.has(status)) answer.resume();
-        // Node takes any async iterable for a body.
-        const content = EMPTY.has(status) ? null : (piecesOf(answer) as unknown as ReadableStream);
+        const content = EMPTY.has(status) ? null : contentOf(answer);
         resolve(new Response(content, { status, headers: named }));
       });
       if (body instanceof ReadableStream) pipeline(body, asked).catch(fail);
       else asked.end(body ?? undefined);
     });
   return { fetch: ask, agent: current };
+}
+
+/** Node takes any async iterable for a body. A generator alone would not end while it waits. */
+function contentOf(answer: IncomingMessage): ReadableStream {
+  const pieces = piecesOf(answer);
+  const end = () => pieces.return(void answer.destroy());
+  const content = { [Symbol.asyncIterator]: () => ({ next: () => pieces.next(), return: end }) };
+  return content as unknown as ReadableStream;
 }
 
 /** The content of an answer. What breaks it off is told as fetch does. */
