@@ -6,6 +6,8 @@ import { Agent } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
+import { fetchLarge } from '@hers/client/transport';
 import { startServer } from '@hers/server';
 import { Samples } from '@hers/service/samples';
 import { openStore } from '@hers/store';
@@ -55,6 +57,18 @@ it('nodes show certificates of their authority to each other, and nobody else is
     await assert.rejects(async () => {
       for await (const _ of known.getRecords('c', handles, { signal: ending.signal })) ending.abort(reason);
     }, reason);
+    // An answer that nobody reads, and one that somebody waits for, are ended with their
+    // connections.
+    const agent = certifiedBy(ours)();
+    for (const waits of [false, true]) {
+      const init = { method: 'GET', headers: {}, signal: new AbortController().signal };
+      const reader = (await fetchLarge(`${server.url}/healthz`, init, agent)).body!.getReader();
+      if (waits) await reader.read();
+      const rest = waits ? reader.read().catch(() => {}) : undefined;
+      await reader.cancel!();
+      await rest;
+      while (Object.keys(agent.sockets).length > 0) await pause(10);
+    }
     await assert.rejects(known.getCollection('other'), { code: 'NOT_FOUND' });
     ({ state } = await known.getState('c'));
     assert.deepEqual(await search(known), []);

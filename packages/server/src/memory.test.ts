@@ -111,6 +111,22 @@ describe('what is held', () => {
     memory.close();
   });
 
+  it('is not taken for what the process needs when it was given back after a collection', async () => {
+    let bytes = 100e6;
+    const growth = 80 * MIB;
+    const memory = new Memory(growth, undefined, () => bytes);
+    const hold = new Hold(memory, 'x');
+    hold.take(10);
+    collect();
+    await pause(10);
+    // Nobody knows yet how much is left of it.
+    hold.litter(0.7 * growth);
+    bytes += 0.7 * growth;
+    await pause(50);
+    assert.throws(() => new Hold(memory, 'y').take(20 * MIB), { code: 'OVERLOADED' });
+    memory.close();
+  });
+
   it('counts as grown whatever is not alive', async () => {
     let [bytes, live] = [100e6, 60e6];
     const growth = 80 * MIB;

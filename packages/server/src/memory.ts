@@ -158,12 +158,13 @@ export class Memory {
     }, FREED_MS).unref();
   }
 
-  /** Learns what the process needs; right after a collection all that is there is alive. */
+  /** Learns what the process needs: right after a collection, all that is not held or garbage. */
   #settle(): void {
     // The engine frees what it collects, but the allocator keeps it.
     returnFreedMemory();
     const bytes = this.#measure();
-    if (this.#held < QUIET * this.limit) this.#needed = Math.min(bytes, this.#dead + this.#live()) - this.#held;
+    const isQuiet = this.#held < QUIET * this.limit && this.#garbage < MIN_GARBAGE;
+    if (isQuiet) this.#needed = Math.min(bytes, this.#dead + this.#live()) - this.#held;
     this.#grown = bytes - this.#needed;
   }
 

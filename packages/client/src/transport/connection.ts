@@ -29,7 +29,7 @@ import {
 import { type Body, wholeBody } from './http-body.ts';
 import { Retries, type RetryOptions, TransientError } from './retry.ts';
 
-/** What a connection needs of `fetch`. */
+/** Makes a request, as `fetch` does. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Answered>;
 
 /** How to speak to a server. */
