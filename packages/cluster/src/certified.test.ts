@@ -56,7 +56,7 @@ it('nodes show certificates of their authority to each other, and nobody else is
     await assert.rejects(async () => {
       for await (const _ of known.getRecords('c', handles, { signal: ending.signal })) ending.abort(reason);
     }, reason);
-    // An answer that nobody reads, and one that somebody waits for, are ended with their connections.
+    // Answers that nobody reads, or somebody waits for, are ended with their connections.
     const { fetch, agent } = certifiedBy(ours);
     for (const waits of [false, true]) {
       const reader = (await fetch(`${server.url}/healthz`)).body!.getReader();
