@@ -91,6 +91,7 @@ describe('a careless server does not start, and says why', () => {
       /there is no token in .*nothing.json, so nobody could use/,
     ],
     ['half of TLS', ['--tls-cert', 'server.crt'], /a certificate and its private key go together/],
+    ['names of no files', ['--tls-cert', '', '--tls-key', ''], /which should hold the certificate, cannot be read/],
     [
       'a certificate that is none',
       ['--tls-cert', 'vectors.npy', '--tls-key', 'server.key'],

@@ -207,11 +207,8 @@ async function runVerify(context: Context, first: string | undefined, second: st
   const [whom, argument] = whomAndProbe(first, second, flags);
   const probe = await oneProbe(environment, argument, row, rowOptions(flags));
   const options: VerifyOptions = { signal, ...given({ threshold, combine, showBlocks, partitions }) };
-  const result = await context.collection(
-    {
-      read: true,
-    },
-    (collection) => collection.verify(whom, probe.vector, options),
+  const result = await context.collection({ read: true }, (collection) =>
+    collection.verify(whom, probe.vector, options),
   );
   const shown = score(result.score, { noisy: result.scoreOrigin === 'noisy' });
   out.result({ ...(typeof whom === 'string' ? { id: whom } : { group: whom }), ...result }, [

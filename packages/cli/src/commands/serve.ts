@@ -246,7 +246,9 @@ async function run(context: Context, flags: ServeFlags & Record<string, unknown>
   const onKernel = (opened: Kernel) => {
     kernel = opened;
   };
-  const own = tlsCert && tlsKey ? { cert: context.path(tlsCert), key: context.path(tlsKey) } : undefined;
+  // An empty name is a mistake, and not a wish for no TLS.
+  const isTls = tlsCert !== undefined && tlsKey !== undefined;
+  const own = isTls ? { cert: context.path(tlsCert), key: context.path(tlsKey) } : undefined;
   const nodeParts = await nodeFiles(context, flags, own);
   const tls = nodeParts?.tls ?? own;
   const inbox = inboxOf(flags);

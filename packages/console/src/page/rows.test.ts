@@ -47,6 +47,20 @@ describe('.npy', () => {
 });
 
 describe('rows', () => {
+  it('are read where streams cannot be iterated over', async () => {
+    const { prototype } = ReadableStream;
+    const iterates = Object.getOwnPropertyDescriptor(prototype, Symbol.asyncIterator)!;
+    Object.defineProperty(prototype, Symbol.asyncIterator, { value: undefined, configurable: true });
+    try {
+      assert.deepEqual(await all(new File(['[1]\r\n[2]'], 'a.jsonl')), [
+        { id: 'r0', vector: [1] },
+        { id: 'r1', vector: [2] },
+      ]);
+    } finally {
+      Object.defineProperty(prototype, Symbol.asyncIterator, iterates);
+    }
+  });
+
   it('of .jsonl have ids, payloads, or numbers for ids', async () => {
     const lines = ['{"id":"a","vector":[1,2],"payload":{"city":"x"}}', '', '[3,4]', '{"vector":[5,6]}'];
     assert.deepEqual(await all(new File([lines.join('\n')], 'a.jsonl')), [
@@ -55,6 +69,7 @@ describe('rows', () => {
       { id: 'r2', vector: [5, 6] },
     ]);
     await assert.rejects(all(new File(['[1]\n{'], 'a.jsonl')), /line 2 is not JSON/);
+    await assert.rejects(all(new File([Uint8Array.of(0xff)], 'a.jsonl')), TypeError);
     await assert.rejects(all(new File(['{"id":"a"}'], 'a.jsonl')), /line 1 has no vector/);
   });
 

@@ -34,19 +34,26 @@ function npyRows(npy: Npy, { prefix }: RowsOptions): Rows {
   return { total: npy.rows, records };
 }
 
+/** By a reader: not every browser iterates over streams. */
 async function* linesOf(file: Blob): AsyncGenerator<{ readonly text: string; readonly number: number }> {
   let [rest, number] = ['', 0];
-  const pieces = async function* () {
-    yield* file.stream().pipeThrough(new TextDecoderStream('utf-8', { fatal: true }));
-    yield '\n';
-  };
-  for await (const piece of pieces()) {
-    const lines = (rest + piece).split('\n');
-    rest = lines.pop()!;
-    for (const line of lines) {
-      number++;
-      if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
+  const reader = file
+    .stream()
+    .pipeThrough(new TextDecoderStream('utf-8', { fatal: true }))
+    .getReader();
+  try {
+    for (let isLast = false; !isLast; ) {
+      const { done, value = '\n' } = await reader.read();
+      isLast = done;
+      const lines = (rest + value).split('\n');
+      rest = lines.pop()!;
+      for (const line of lines) {
+        number++;
+        if (line.trim() !== '') yield { text: line.replace(/\r$/, ''), number };
+      }
     }
+  } finally {
+    await reader.cancel();
   }
 }
 

@@ -1,5 +1,5 @@
-// Expansion and packing as fast as the machine can: native code, or WebAssembly. Equal to expand.ts
-// and pack.ts to the byte.
+// Expansion and packing as fast as the machine can: native code, or WebAssembly. Equal to
+// testing/slow-open.ts to the byte.
 
 import { Expansion, type ExpansionShape, type PreparedKeys, putMaskKey, toMontgomery } from '@hers/ring';
 import { HersError } from '../errors.ts';
