@@ -14,8 +14,8 @@ const NOT_SOURCE = /\.test\.\w+$|(?:^|\/)(?:testing|build|dist|node_modules)\//;
 
 /** Lines and files at most; in files, those below 40 lines are in the third place. */
 const LIMITS: Readonly<Record<string, readonly [lines: number, files: number, small: number]>> = {
-  packages: [85_000, 470, 45],
-  everything: [123_000, 720, 60],
+  packages: [82_000, 465, 45],
+  everything: [120_000, 715, 58],
 };
 
 interface Size {

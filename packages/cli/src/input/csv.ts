@@ -94,8 +94,13 @@ function cellsOf(source: string, where: string, lines: readonly Line[], delimite
       );
     return text.split(delimiter).map((cell) => cell.trim());
   }
-  const cells = quotedCells(text, delimiter);
-  if (cells) return cells;
+  try {
+    const cells = quotedCells(text, delimiter);
+    if (cells) return cells;
+  } catch (error) {
+    // Millions of doubled marks in one cell are more than a regular expression can go back over.
+    if (!(error instanceof RangeError)) throw error;
+  }
   throw new HersError('MALFORMED', `${source}, ${where} is not CSV: its quotation marks are misplaced`);
 }
 

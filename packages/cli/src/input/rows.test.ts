@@ -58,6 +58,7 @@ describe('.csv', () => {
     ['two columns of one name', 'x,x\n1,2\n', {}, /two columns called "x"/],
     ['a column that is not there', 'x,y\n1,2\n', { id: 'name' }, /no column "name"; it has x, y/],
     ['a quote that never ends', 'x,y\n"1,2\n', {}, /line 2: a quotation mark is not closed/],
+    ['millions of quotes', `x,y\n"${'""'.repeat(2 ** 22)}",2\n`, {}, /line 2 is not CSV/],
     ['a quote in the wrong place', 'x,y\n"1"1,2\n', {}, /line 2 is not CSV: its quotation marks are misplaced/],
     ['bytes that are no text', Buffer.from('x,y\n1,\xe9\n', 'latin1'), {}, /line 2 is not text/],
     ['line ends of another age', 'x,y\r1,2\r', {}, /carriage return/],
