@@ -40,7 +40,7 @@ export interface PublishedAddon {
 }
 
 /** What lies beside the addon's own files: what zig's run-time library lacks, or has too much of. */
-const also = ['cpu_model.cc', 'demangle.cc'].map((name) => join(import.meta.dirname, 'addons', name));
+const also = ['cpu_model.cc', 'demangle.cc', 'unload.cc'].map((name) => join(import.meta.dirname, 'addons', name));
 
 /** All of them, made or not. */
 export const PUBLISHED_ADDONS: readonly PublishedAddon[] = Object.entries(ADDONS)

@@ -166,7 +166,7 @@ export function endingOf(error: unknown): Ending {
   );
 }
 
-/** What Node says of a file, in our words. */
+/** Says in our words what Node says of a file. */
 const FILES: Readonly<
   Record<string, (path: string | undefined) => readonly [exit: Exit, message: string, next: string]>
 > = {

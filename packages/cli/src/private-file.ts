@@ -40,7 +40,7 @@ async function nameOnce(temporary: string, path: string): Promise<void> {
   }
 }
 
-/** The same for commands that take --replace. */
+/** Does the same for commands that take --replace. */
 export async function writeOrReplace(
   path: string,
   replace: boolean | undefined,

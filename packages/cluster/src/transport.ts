@@ -224,7 +224,7 @@ export async function* answerTo({
   }
 }
 
-/** What `fetchLarge` says that has happened. */
+/** Returns the reason that `fetchLarge` gives. */
 const causeOf = (error: unknown) => (error as { cause: Error & { code?: string } }).cause;
 const isClosed = (error: unknown) => ['ECONNRESET', 'EPIPE'].includes(causeOf(error).code ?? '');
 

@@ -33,7 +33,7 @@ export const RESPONSE_LAYOUT: Readonly<Record<ResponseField, number>> = {
   body: HEAD_BYTES + FIELD_BYTES.response,
 };
 
-/** Where the fields of a packed response are (README.md §9). */
+/** Offsets of the fields of a packed response (README.md §9). */
 export const PACKED_LAYOUT = { queryId: 32, generation: 48, blocks: 52, bits0: 53, bits1: 54, body: 56 } as const;
 /** Bytes of the places in it: a block's id, its first slot and the number of slots. */
 export const PLACE_BYTES: number = ID_BYTES + 8;

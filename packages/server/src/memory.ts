@@ -81,13 +81,13 @@ export class Memory {
   readonly makeRoom: MakeRoom;
   /** What the process may grow by. */
   readonly #growth: number;
-  /** What may be held. */
+  /** The limit of reservations. */
   readonly limit: number;
   readonly #measure: () => number;
   readonly #live: () => number;
   readonly #callers = new Map<string, number>();
   readonly #observer: PerformanceObserver;
-  /** What the process needs beyond what the engine knows to be alive. */
+  /** Bytes that the process needs beyond what the engine knows to be alive. */
   #dead: number;
   /** What it needs in all; beyond that it has grown. */
   #needed: number;

@@ -234,7 +234,7 @@ export interface Service {
   ): Promise<void>;
   /** All that this caller may see. */
   listCollections(): Promise<CollectionInfo[]>;
-  /** What is known of a collection. */
+  /** Describes a collection. */
   getCollection(name: string): Promise<CollectionInfo>;
   /** Deletes a collection with everything in it. */
   deleteCollection(name: string): Promise<void>;

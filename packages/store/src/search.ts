@@ -23,10 +23,10 @@ export type Positions = ReadonlyMap<SegmentHandle, ReadonlySet<number>>;
 /** Encoded responses as they become ready, those that do so together in one piece. */
 type Responses = AsyncGenerator<readonly Uint8Array[]>;
 
-/** What is compared with blocks, or expanded before. */
+/** A query to compare with blocks; an open one is expanded first. */
 type Comparable = Pick<Query, 'keyId' | 'width' | 'galleryScale' | 'parameters'>;
 
-/** How queries are read and answered: as they come, or expanded (open-search.ts). */
+/** Reads and answers queries: as they come, or expanded (open-search.ts). */
 export interface Strategy<Q extends Comparable> {
   decode(encoded: Uint8Array): Q;
   /** Called once, before anything is scanned. */

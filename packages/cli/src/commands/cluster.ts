@@ -117,7 +117,7 @@ async function connecting(context: Context, { nodeTokenFile, clusterFiles, allow
   return linksTo(token, allowPlaintext, authority && cert && key ? { authority, cert, key } : undefined);
 }
 
-/** What opens a connection to the node of an address. */
+/** Opens connections to the node of an address. */
 export async function linksTo(
   token?: string,
   insecure?: boolean,

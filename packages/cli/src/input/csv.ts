@@ -14,7 +14,7 @@ export interface CsvLine {
   readonly number: number;
   readonly where: string;
   readonly cells: readonly string[];
-  /** Of the columns. */
+  /** The names of the columns. */
   readonly names: readonly string[];
 }
 

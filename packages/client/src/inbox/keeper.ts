@@ -148,7 +148,7 @@ interface Pending {
   readonly item: InboxItem;
   readonly envelope: Envelope;
   readonly device: ManifestDevice;
-  /** What callers hear of it. */
+  /** Describes it for callbacks. */
   readonly about: Pick<Question, 'device' | 'time' | 'nonce'>;
 }
 

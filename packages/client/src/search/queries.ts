@@ -43,7 +43,7 @@ export interface Queries {
 
 export type MakeQueries = (view: View, spaces: readonly SpaceBlocks[]) => Promise<Queries>;
 
-/** How a profile encrypts queries, and what it needs from the store besides. */
+/** Encrypts the queries of a profile, and asks the store for what they need. */
 export interface Strategy {
   encrypt(view: View, space: Space, vector: Float32Array): { readonly query: Uint8Array; readonly secret: Decryption };
   request?(view: View, queries: readonly Query[]): OpenSearch;

@@ -181,7 +181,7 @@ function foundInBlock({ profile }: Plan, view: View, block: ManifestBlock, { slo
   };
 }
 
-/** What has come for one query. */
+/** Collects what comes for one query. */
 interface Progress {
   readonly query: Query;
   /** Blocks that have not been answered for, since the first answer. */

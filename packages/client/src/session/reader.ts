@@ -33,7 +33,7 @@ export class InconsistentRead extends HersError {
 /** How often a collection is read that changes while it is. */
 const MAX_ATTEMPTS = 20;
 
-/** Whether another writer may have caused this error. Only a newer manifest proves it. */
+/** Returns whether another writer may have caused this error. Only a newer manifest proves it. */
 export function mayBeOvertaken(error: unknown): boolean {
   return (
     error instanceof HersError &&
