@@ -75,16 +75,20 @@ export async function replaceFile(
   }
 }
 
+/** Errors of folders that may not be opened, and of file systems that cannot sync one. */
+const UNSYNCED = ['EACCES', 'EPERM', 'EISDIR', 'EINVAL', 'ENOTSUP'];
+
 /**
- * Syncs a folder, because a name is on disk when its folder is. Where a folder cannot be opened, or
- * its file system cannot sync it, the rename has to do.
+ * Syncs a folder, because a name is on disk when its folder is. Where that is impossible, the
+ * rename has to do; a disk that fails is an error.
  */
 export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r').catch(() => undefined);
+  let folder: FileHandle | undefined;
   try {
-    await folder?.sync();
+    folder = await open(path, 'r');
+    await folder.sync();
   } catch (error) {
-    if (!['EINVAL', 'ENOTSUP'].includes((error as NodeJS.ErrnoException).code!)) throw error;
+    if (!UNSYNCED.includes((error as NodeJS.ErrnoException).code!)) throw error;
   } finally {
     await folder?.close();
   }
